@@ -28,6 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": {"simulation", "graph", "kernels", "ten"} | BELOW,
     "chakra": {"chakra", "simulation", "graph", "kernels", "ten"} | BELOW,
     "runtime": {"runtime"},
+    "torch": {"torch", "runtime"},
+    "mpi": {"mpi", "runtime"},
     "msccl": {"msccl", "runtime", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "emit", "passes", "graph", "ten"} | BELOW,

@@ -171,6 +171,29 @@ def run_command(chosen: argparse.Namespace) -> Output:
 
 
 @command(
+    "fallback",
+    "find the files that are ready for a failure, in the index that compile writes for 'failures'",
+    option("file FILE.json", "the index, fallbacks.json", Path),
+    option(
+        "--dead NAME",
+        "what failed, by its name or label, as in 'nic[3, 5]'; may be repeated",
+        action="append",
+        default=[],
+    ),
+    option("--ras FILE.json", "what failed, as NCCL's RAS reports it: 'ncclras -f json', with -m or without", Path),
+    option("--link DIR", "make links to the files in this folder, in place of the links there", Path),
+    shared.SCHEDULE,
+    shared.JSON,
+)
+def fallback_command(chosen: argparse.Namespace) -> Output:
+    """`collc fallback`: the plans for a failure, and the new ranks."""
+    from collc.application.fallbacks.finding import find_fallbacks
+
+    report = find_fallbacks(chosen.file, chosen.dead, chosen.ras, chosen.schedule, chosen.link)
+    return Output(report.as_json, [report.table()], notes=report.notes())
+
+
+@command(
     "simulate",
     "simulate a schedule, or Chakra traces as ASTRA-sim does",
     shared.RUNTIME_FILE.with_help(titles("simulate")),

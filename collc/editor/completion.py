@@ -24,6 +24,7 @@ from collc.source.elaboration.requests import AUTO, CHECKS, CHUNKS, MEASURES
 from collc.source.elaboration.topology_values import Topology
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
+from collc.source.parsing.expectations import statements_of
 from collc.source.parsing.parse import parse_library, read_between
 from collc.source.parsing.recovery import Recovery
 from collc.source.parsing.table import load_table
@@ -108,7 +109,8 @@ def read_position(programs: Workspace, path: Path, offset: int) -> Position | No
     quoted = _STRING.search(text, line, offset)
     word = _WORD.search(text, line, offset)
     end = quoted.start("inside") - 1 if quoted else word.start() if word else offset
-    start = max((node.span.start for node in programs.tree(path).statements if node.span.start <= end), default=0)
+    words = "|".join(statements_of()["file"])
+    start = max((match.start() for match in re.finditer(rf"^(?:{words})\b", text[:end], re.MULTILINE)), default=0)
     parser, tokens = read_between(source, start, end)
     if not quoted and any(t.kind == COMMENT for t in load_table().scanner.scan(text, line, offset, comments=True)):
         return None
@@ -302,6 +304,8 @@ def _names(position: Position) -> list[Item]:
         return [Item(name, "kind of file", kind.help) for name, kind in EMIT_KINDS.items()]
     if word in ("link", "links", "->", "<->"):
         return [_item(symbol) for symbol in position.names.table("members").values()]
+    if "failures" in [token.text for token in position.tokens[-6:]]:
+        return [_item(symbol) for symbol in position.names.table("parts").values()]
     if word in _CHUNKED:
         return [_item(symbol) for symbol in position.names.table("chunks").values()]
     if word == "using":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from pathlib import Path
 
@@ -32,9 +31,12 @@ from collc.ten.network import Network
 
 def comment_above(source: SourceFile, start: int) -> str:
     """The comment in the lines directly above a position, without its signs."""
-    above = re.search(r"(?:^[ \t]*#.*\n)*[ \t]*\Z", source.text[:start], re.MULTILINE)
-    lines = [line.strip().removeprefix("#").strip() for line in (above[0] if above else "").splitlines()]
-    return "\n".join(line for line in lines if line)
+    lines: list[str] = []
+    end = source.text.rfind("\n", 0, start)
+    while end >= 0 and (line := source.text[source.text.rfind("\n", 0, end) + 1 : end].strip()).startswith("#"):
+        lines.append(line.removeprefix("#").strip())
+        end = source.text.rfind("\n", 0, end)
+    return "\n".join(line for line in reversed(lines) if line)
 
 
 def describe(workspace: Workspace, path: Path, symbol: Symbol, *, pictures: bool = False) -> str:
@@ -115,7 +117,7 @@ def value_in_words(value: Value) -> str:
     return str(value.type)
 
 
-def network_in_words(network: Network) -> str:
+def network_in_words(network: Network, *, diameter: bool = True) -> str:
     """What a network consists of: `8 NPUs, 2 switches, 32 links of 50 GiB/s; diameter 3 hops`."""
     npus = len(network.npus)
     switches = int(network.present[network.npu_count :].sum())
@@ -124,7 +126,7 @@ def network_in_words(network: Network) -> str:
     ends = list(dict.fromkeys(shown_rate(rate) for rate in (*rates[:1], *rates[-1:])))
     parts.append(plural(network.link_count, "link") + (f" of {' to '.join(ends)}" if ends else ""))
     text = ", ".join(parts)
-    if network.link_count and 1 < npus <= EXACT_PAIRS:
+    if diameter and network.link_count and 1 < npus <= EXACT_PAIRS:
         from collc.graph.digraph import Digraph
         from collc.graph.distances import UNREACHABLE, distances_to
 

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInvalidParams
-from pygls.lsp.server import LanguageServer
-from pygls.uris import from_fs_path, to_fs_path
 
-from collc.base.diagnostics import Diagnostic, SourceError, Span, UsageError
-from collc.base.reading import real_path
+from collc.base.diagnostics import SourceError, Span, UsageError
+from collc.base.units import format_time
 from collc.editor.completion import Item, complete, complete_unit, import_edit, read_position, signature
 from collc.editor.describe import describe
 from collc.editor.fixes import fixes
+from collc.editor.hints import MODIFIERS, TOKEN_KINDS, inlay_hints, tokens
 from collc.editor.outline import Outline, folds, links, outline, selections
-from collc.editor.positions import offset_of, position_of
-from collc.editor.references import Edit, check_renaming, rename, symbols, uses_in, uses_of
-from collc.editor.uses import Use
-from collc.editor.workspace import Checked, Workspace, check
+from collc.editor.positions import position_of
+from collc.editor.references import check_renaming, rename, symbols, uses_in, uses_of
+from collc.editor.session import SYMBOLS, Server, path_of, range_of
 from collc.source.formatting.format import format_source
-from collc.version import __version__
-
-SYMBOLS: Final = {
-    "topology": lsp.SymbolKind.Class,
-    "collective": lsp.SymbolKind.Interface,
-    "algorithm": lsp.SymbolKind.Method,
-    "schedule": lsp.SymbolKind.Function,
-    "workload": lsp.SymbolKind.Object,
-    "price table": lsp.SymbolKind.Struct,
-    "design": lsp.SymbolKind.Function,
-    "constant": lsp.SymbolKind.Constant,
-    "param": lsp.SymbolKind.Property,
-    "parameter": lsp.SymbolKind.TypeParameter,
-    "group": lsp.SymbolKind.Array,
-    "chunk": lsp.SymbolKind.Variable,
-}
-"""The protocol's kinds of symbols; devices are fields."""
-
+from collc.source.parsing.syntax import ScheduleDeclaration, TopologyInstance
 
 ITEMS: Final = {
     "keyword": lsp.CompletionItemKind.Keyword,
@@ -59,130 +43,19 @@ ITEMS: Final = {
 """The protocol's kinds of completion items; other names are variables."""
 
 
-def path_of(uri: str) -> Path:
-    """The path of a document; of one that is in no file, a path that no file has."""
-    path = to_fs_path(uri)
-    return real_path(Path(path)) if path else Path("/") / uri.replace("/", "_")
-
-
-def range_of(span: Span | None) -> lsp.Range:
-    """The range of a span; without one, the beginning of a file."""
-    if span is None:
-        return lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))
-    ends = (position_of(span.file.text, offset) for offset in (span.start, span.end))
-    return lsp.Range(*(lsp.Position(*end) for end in ends))
-
-
-class Server(LanguageServer):
-    """The server of one client.
-
-    programs: its files. uris: of the files that were opened. messages: of each program that was checked, by the files
-    that they are in. changed: files whose users are to be checked. checking: the task that does it; what is typed
-    meanwhile is checked together after it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("collc", __version__)  # pyright: ignore[reportUnknownMemberType]
-        self.programs = Workspace()
-        self.uris: dict[Path, str] = {}
-        self.messages: dict[Path, dict[Path, list[Diagnostic]]] = {}
-        self.changed: set[Path] = set()
-        self.checking: asyncio.Task[None] | None = None
-        self.pictures = False
-
-    def uri(self, path: Path) -> str:
-        """The URI of a file, as the client spells it if it has opened the file."""
-        return self.uris.get(path) or from_fs_path(str(path)) or ""
-
-    def locate(self, document: lsp.TextDocumentIdentifier, position: lsp.Position) -> tuple[Path, int]:
-        """The path of a document, and the offset of a position in it."""
-        path = path_of(document.uri)
-        return path, offset_of(self.programs.source(path).text, position.line, position.character)
-
-    def use_at(self, document: lsp.TextDocumentIdentifier, position: lsp.Position) -> Use | None:
-        """The name at a position."""
-        path, offset = self.locate(document, position)
-        return self.programs.names(path).at(offset)
-
-    def location(self, span: Span) -> lsp.Location:
-        """Where a span is."""
-        return lsp.Location(self.uri(self.programs.path_of(span.file)), range_of(span))
-
-    def edits(self, edits: Iterable[Edit]) -> lsp.WorkspaceEdit:
-        """Edits of files, as the protocol has them."""
-        changes: dict[str, list[lsp.TextEdit]] = {}
-        for edit in edits:
-            span = Span(self.programs.source(edit.path), edit.start, edit.end)
-            changes.setdefault(self.uri(edit.path), []).append(lsp.TextEdit(range_of(span), edit.text))
-        return lsp.WorkspaceEdit(changes)
-
-    # Messages
-
-    def enter(self, uri: str, text: str | None) -> None:
-        """Take the text of a document; None if it was closed. The programs that use it are checked soon."""
-        path = path_of(uri)
-        self.uris[path] = uri
-        self.programs.change(path, text)
-        self.check_soon([path])
-
-    def check_soon(self, paths: Iterable[Path]) -> None:
-        """Check the programs that use files, as soon as the present check ends."""
-        self.changed.update(paths)
-        if self.checking is None or self.checking.done():
-            self.checking = asyncio.get_running_loop().create_task(self._check_changed())
-
-    async def _check_changed(self) -> None:
-        """Check all programs that use a changed file, and publish their messages."""
-        while self.changed:
-            path = next(iter(self.changed))
-            self.changed.remove(path)
-            for user in self.programs.users(path):
-                await self._check(user)
-
-    async def _check(self, path: Path) -> None:
-        given = self.programs.snapshot(path)
-        checked = await asyncio.to_thread(check, given)
-        if given == self.programs.snapshot(path):  # else another check follows
-            self.programs.enter(path, checked)
-            self._publish(path, checked)
-
-    def _publish(self, program: Path, checked: Checked) -> None:
-        before = self.messages.get(program, {})
-        by_file: dict[Path, list[Diagnostic]] = {}
-        for message in checked.messages:
-            path = program if message.span is None else self.programs.path_of(message.span.file)
-            by_file.setdefault(program if self.programs.is_library(path) else path, []).append(message)
-        self.messages[program] = by_file
-        for path in {program, *before, *by_file}:
-            all_of = [m for files in self.messages.values() for m in files.get(path, ())]
-            unique = {(m.code, m.message, m.span and (m.span.start, m.span.end)): m for m in all_of}
-            shown = [self._diagnostic(message, path) for message in unique.values()]
-            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(self.uri(path), shown))
-
-    def _diagnostic(self, message: Diagnostic, path: Path) -> lsp.Diagnostic:
-        span = message.span
-        inside = span is not None and self.programs.path_of(span.file) == path
-        notes = [note.message for note in message.notes if note.span is None]
-        return lsp.Diagnostic(
-            range_of(span if inside else None),
-            "\n".join([message.message, *notes, *([f"help: {message.hint}"] if message.hint else [])]),
-            lsp.DiagnosticSeverity.Warning if message.warning else lsp.DiagnosticSeverity.Error,
-            message.code,
-            source="collc",
-            related_information=[
-                lsp.DiagnosticRelatedInformation(self.location(note.span), note.message)
-                for note in message.notes
-                if note.span is not None
-            ],
-        )
-
-
 server: Final = Server()
+
+
+@server.feature(lsp.INITIALIZE)
+def set_options(ls: Server, params: lsp.InitializeParams) -> None:
+    """Take the client's options: "pictures", whether descriptions may have pictures as data URIs."""
+    options: object = params.initialization_options  # pyright: ignore[reportUnknownMemberType]
+    ls.pictures = isinstance(options, dict) and "pictures" in options
 
 
 @server.feature(lsp.INITIALIZED)
 def enter_folders(ls: Server, _params: lsp.InitializedParams) -> None:
-    """Enter the folders of the workspace."""
+    """Enter the folders of the workspace and what the client can show."""
     ls.programs.folders = [path_of(folder.uri) for folder in ls.workspace.folders.values()]
 
 
@@ -417,3 +290,97 @@ def selection_ranges(ls: Server, params: lsp.SelectionRangeParams) -> Sequence[l
             chain = lsp.SelectionRange(range_of(span), chain)
         ranges += [chain] if chain is not None else []
     return ranges
+
+
+# What is shown besides the text
+
+LEGEND: Final = lsp.SemanticTokensLegend([*dict.fromkeys([*TOKEN_KINDS.values(), "variable"])], [*MODIFIERS])
+"""The kinds and modifiers of tokens, in the order of their numbers."""
+
+
+@server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+def semantic_tokens(ls: Server, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
+    """The kinds of all words, each relative to the one before."""
+    path = path_of(params.text_document.uri)
+    source = ls.programs.source(path)
+    data: list[int] = []
+    line = unit = 0
+    for start, end, kind, modifiers in tokens(source, ls.programs.names(path)):
+        bits = sum(1 << number for number, given in enumerate(modifiers) if given)
+        (row, first), (_, last) = position_of(source.text, start), position_of(source.text, end)
+        data += [row - line, first - unit * (row == line), last - first, LEGEND.token_types.index(kind), bits]
+        line, unit = row, first
+    return lsp.SemanticTokens(data)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+def inlay_hint(ls: Server, params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+    """Names of arguments, sizes of networks, and chunks of runs."""
+    path = path_of(params.text_document.uri)
+    text = ls.programs.source(path).text
+    hints: list[lsp.InlayHint] = []
+    for offset, label, argument in inlay_hints(ls.programs, path):
+        position = lsp.Position(*position_of(text, offset))
+        if params.range.start <= position <= params.range.end:
+            kind = lsp.InlayHintKind.Parameter if argument else lsp.InlayHintKind.Type
+            hints.append(lsp.InlayHint(position, label, kind, padding_left=not argument, padding_right=argument))
+    return hints
+
+
+@server.feature(lsp.TEXT_DOCUMENT_TYPE_DEFINITION)
+def type_definition(ls: Server, params: lsp.TypeDefinitionParams) -> list[lsp.Location]:
+    """The template of a topology."""
+    use = ls.use_at(params.text_document, params.position)
+    if use is None or not isinstance(use.symbol.node, TopologyInstance):
+        return []
+    path = path_of(params.text_document.uri)
+    names = ls.programs.names(path)
+    template = names.template_of(use.symbol.node.value, names.bodies[0])
+    return [] if template is None else [ls.location(template[0].name.span)]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)
+def code_lenses(ls: Server, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+    """Above each schedule: compile it, with the last result."""
+    path = path_of(params.text_document.uri)
+    lenses: list[lsp.CodeLens] = []
+    for node in ls.programs.tree(path).statements:
+        if isinstance(node, ScheduleDeclaration):
+            name = node.name.name
+            said = ls.results.get((path, name), "")
+            title = f"compile: {said}" if said else "compile"
+            command = lsp.Command(title, "collc.compile", arguments=[ls.uri(path), name])
+            lenses.append(lsp.CodeLens(range_of(node.name.span), command))
+    return lenses
+
+
+@server.command("collc.compile")
+async def compile_schedule(ls: Server, uri: str, name: str) -> str:
+    """Compile a schedule of a saved file in another process, and say its time; an earlier compilation ends."""
+    path = path_of(uri)
+    if ls.compiling is not None and ls.compiling.returncode is None:
+        ls.compiling.kill()
+    with TemporaryDirectory() as folder:
+        words = ["-m", "collc", "compile", str(path), "--schedule", name, "--json", "--quiet", "-o", folder]
+        process = ls.compiling = await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        ls.results[path, name] = "running"
+        ls.refresh_lenses()
+        output, _ = await process.communicate()
+    ls.results[path, name] = _result(output)
+    ls.refresh_lenses()
+    return ls.results[path, name]
+
+
+def _result(output: bytes) -> str:
+    """The result of `collc compile --json` in a few words."""
+    try:
+        answer: dict[str, Any] = json.loads(output)
+    except ValueError:
+        return "cancelled"
+    if not answer["schedules"]:
+        return "; ".join(message["message"] for message in answer["diagnostics"][:1])
+    (schedule,) = answer["schedules"]
+    ideal = "" if schedule["of_ideal"] is None else f", {schedule['of_ideal']:.1%} of ideal"
+    return format_time(schedule["time_ps"]) + ideal

@@ -33,6 +33,7 @@ KINDS: Final[dict[type[ex.Node], str]] = {
     s.Parameter: "parameter",
     s.Group: "group",
     s.Use: "copies",
+    s.PartDeclaration: "part",
     ex.ForClause: "loop variable",
     s.ChunkDeclaration: "chunk",
 }
@@ -82,16 +83,20 @@ class Use:
 
 @dataclass(eq=False)
 class Names:
-    """The names of a body, and those around it. span: of the body; None for the file. members: its devices."""
+    """The names of a body, and those around it.
+
+    span: of the body; None for the file. members: its devices. parts: in a schedule, those of its topology.
+    """
 
     span: Span | None = None
     outer: Names | None = None
     values: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
     members: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
     chunks: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
+    parts: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
 
     def find(self, table: str, name: str) -> Symbol | None:
-        """The innermost symbol of a name in a table: "values", "members" or "chunks"."""
+        """The innermost symbol of a name in a table: "values", "members", "chunks" or "parts"."""
         own = getattr(self, table).get(name)
         return own or (self.outer.find(table, name) if self.outer is not None else None)
 
@@ -125,9 +130,11 @@ def symbol_of(found: FoundDeclaration) -> Symbol:
 def members_of(body: Iterable[ex.Node]) -> dict[str, Symbol]:
     """The devices and copies that the body of a topology declares, also inside of loops and conditions."""
     return {
-        node.name.name: Symbol(node.kind if isinstance(node, s.DeviceDeclaration) else "copies", node.name.name, node)
+        node.name.name: Symbol(
+            node.kind if isinstance(node, s.DeviceDeclaration) else KINDS[type(node)], node.name.name, node
+        )
         for node in flat(body)
-        if isinstance(node, s.DeviceDeclaration | s.Use)
+        if isinstance(node, s.DeviceDeclaration | s.Use | s.PartDeclaration)
     }
 
 
@@ -302,10 +309,13 @@ class Resolver:
         inner = self._body(node, names, [])
         self._visit_all([*node.clauses, node.value], inner)
 
-    def _declaration(self, node: s.TopologyTemplate | s.Collective, names: Names) -> None:
+    def _declaration(self, node: s.TopologyTemplate | s.Collective | s.ScheduleDeclaration, names: Names) -> None:
         """A declaration with a name, perhaps parameters, and a body."""
         self._use(node.name, Symbol(KINDS[type(node)], node.name.name, node), declares=True)
         inner = self._body(node, names, node.body)
+        if isinstance(node, s.ScheduleDeclaration):
+            template = self._template(node.topology, names, self.file)
+            inner.parts = members_of(template[0].body) if template is not None else {}
         self._visit_all([part for part in children(node) if part is not node.name], inner)
 
     _visit_topologytemplate = _visit_collective = _visit_scheduledeclaration = _declaration
@@ -333,6 +343,24 @@ class Resolver:
         self._visit(node.topology, names)
         self._use(node.name, Symbol("copies", node.name.name, node), declares=True)
         self._visit_all([*node.shape, *([node.labels] if node.labels is not None else [])], names)
+
+    def _visit_partdeclaration(self, node: s.PartDeclaration, names: Names) -> None:
+        self._use(node.name, Symbol("part", node.name.name, node), declares=True)
+        inner = self._body(node, names, [])
+        self._visit_all(node.clauses, inner)
+        for part in node.parts:
+            for device in (part.device,) if isinstance(part, ex.RemovedDevice) else (part.source, part.target):
+                self._device(device, names.table("members"), inner)
+
+    def _visit_failures(self, node: s.Failures, names: Names) -> None:
+        """Parts of the topology; a name in the plural is none of their names."""
+        parts = names.table("parts")
+        for part in node.parts:
+            if isinstance(part, s.AnyParts):
+                for name in (*part.names, *([part.within] if part.within is not None else [])):
+                    self._use(name, parts.get(name.name))
+            else:
+                self._device(part, parts, names)
 
     def _visit_linkdeclaration(self, node: s.LinkDeclaration, names: Names) -> None:
         for end in (node.source, node.target):

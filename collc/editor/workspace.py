@@ -43,7 +43,9 @@ class Workspace:
 
     folders: Sequence[Path] = ()
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
-    _trees: dict[Path, s.File] = field(default_factory=dict[Path, s.File])
+    _trees: dict[Path, tuple[s.File, Sequence[Diagnostic]]] = field(
+        default_factory=dict[Path, "tuple[s.File, Sequence[Diagnostic]]"]
+    )
     _scopes: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
     _names: dict[Path, Resolver] = field(default_factory=dict[Path, Resolver])
     _checked: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
@@ -94,14 +96,21 @@ class Workspace:
 
     def tree(self, path: Path) -> s.File:
         """The syntax tree of a file, without what has errors."""
-        return self._parse(self.source(path))
+        return self._parse(self.source(path))[0]
 
-    def _parse(self, source: SourceFile) -> s.File:
+    def _parse(self, source: SourceFile) -> tuple[s.File, Sequence[Diagnostic]]:
         path = Path(source.name)
         known = self._trees.get(path)
-        if known is None or known.source.text != source.text:
+        if known is None or known[0].source.text != source.text:
             known = self._trees[path] = parse_partly(source)
         return known
+
+    def _parse_whole(self, source: SourceFile) -> s.File:
+        """The syntax tree of a file. Raises SourceError with all syntax errors."""
+        tree, problems = self._parse(source)
+        if problems:
+            raise SourceError(*problems)
+        return tree
 
     def users(self, path: Path) -> list[Path]:
         """The programs of the workspace that import a file, directly or through others, and the file itself."""
@@ -122,7 +131,7 @@ class Workspace:
     def scope(self, path: Path) -> FileScope:
         """The declarations of a file and of its imports, as far as they can be read; both branches of each `if`."""
         if path not in self._scopes:
-            loaded = LoadedFiles(tables=False, given=self.texts, parser=self._parse)
+            loaded = LoadedFiles(tables=False, given=self.texts, parser=lambda source: self._parse(source)[0])
             first = loaded.parse(self.source(path), path)
             with suppress(SourceError):  # more errors than are kept
                 load_imports(loaded, [first])
@@ -142,12 +151,26 @@ class Workspace:
     def check(self, path: Path) -> Checked:
         """The messages about a program, those of `collc check`, and what was built of it."""
         if path not in self._checked:
-            self.enter(path, check(self.snapshot(path)))
+            self.enter(path, self.check_snapshot(self.snapshot(path)))
         return self._checked[path]
 
     def snapshot(self, path: Path) -> GivenFiles:
         """A program, with the texts that the editor has."""
         return GivenFiles(str(path), {path: self.source(path).text, **self.texts})
+
+    def check_snapshot(self, program: GivenFiles) -> Checked:
+        """The messages about a snapshot, and what was built of it. It changes nothing, so another thread can run it."""
+        contexts: list[FileContext] = []
+
+        def build(loaded: LoadedFiles) -> Program:
+            contexts.append(checked_context(loaded, {}))
+            return elaborate(contexts[-1])
+
+        try:
+            built = with_tables(program, build, self._parse_whole)
+            return Checked((), contexts[-1], built)
+        except (SourceError, NoSchedule) as error:
+            return Checked(error.diagnostics, contexts[-1] if contexts else None)
 
     def enter(self, path: Path, checked: Checked) -> None:
         """Keep what a check of the present texts said of a program."""
@@ -158,21 +181,6 @@ class Workspace:
     def last_values(self, path: Path) -> Checked | None:
         """The last check of a program that got as far as values; None if there is none."""
         return self._evaluated.get(path)
-
-
-def check(program: GivenFiles) -> Checked:
-    """The messages about a program, and what was built of it."""
-    contexts: list[FileContext] = []
-
-    def build(loaded: LoadedFiles) -> Program:
-        contexts.append(checked_context(loaded, {}))
-        return elaborate(contexts[-1])
-
-    try:
-        built = with_tables(program, build)
-        return Checked((), contexts[-1], built)
-    except (SourceError, NoSchedule) as error:
-        return Checked(error.diagnostics, contexts[-1] if contexts else None)
 
 
 def _programs(folder: Path) -> Iterator[list[Path]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Final
 
@@ -43,6 +44,11 @@ class Coordinates:
         npu = np.empty(len(place), np.int32)
         npu[place] = np.arange(len(place))
         return place, npu
+
+    @property
+    def places(self) -> Int64Array:
+        """int64[npus]: the place of each NPU in the array of all coordinates, in row-major order."""
+        return self._npu_at[0]
 
     def shift(self, axis: int, index: Int32Array) -> Int32Array:
         """int32[npus]: the NPU that has another index along an axis, for each NPU. index: int32[npus]."""
@@ -102,6 +108,19 @@ def coordinates_of(network: Network) -> Iterator[Coordinates]:
             yield by_switches
     if network.npu_count > 1:
         yield Coordinates((network.npu_count,), np.arange(network.npu_count, dtype=np.int32)[None])
+
+
+def with_bits(coordinates: Coordinates) -> Iterator[Coordinates]:
+    """The coordinates, then those in which the bits of the indices along some axes are axes of their own."""
+    options = [(False, True) if size > 2 and not size & (size - 1) else (False,) for size in coordinates.sizes]
+    for choice in product(*options):
+        sizes: list[int] = []
+        rows: list[Int32Array] = []
+        for size, index, in_bits in zip(coordinates.sizes, coordinates.index, choice, strict=True):
+            bits = range(size.bit_length() - 1) if in_bits else ()
+            sizes += [2 for _ in bits] or [size]
+            rows += [index >> bit & 1 for bit in bits] or [index]
+        yield Coordinates(tuple(sizes), np.stack(rows))
 
 
 def _by_switches(network: Network) -> Coordinates | None:

@@ -25,7 +25,7 @@ from collc.ten.factored_schedule import Translations
 from collc.ten.network import DeviceFamily, Network
 
 MOST_SHIFTS: Final = 64
-"""Combinations of shifts of parallel switches that are tried at most."""
+"""Combinations of shifts of parallel switches, or exchanges of neighbours along an axis, that are tried at most."""
 
 Automorphism = tuple[Int32Array, Int32Array]
 """Where devices and links go."""

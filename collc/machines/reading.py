@@ -251,6 +251,9 @@ class Element:
         return iter(self.children)
 
 
+_DECLARATION: Final = re.compile(r"\s+<\?xml[^>]*\?>")
+"""A declaration of XML after blank lines, which SimGrid reads and expat does not."""
+
 _ENTITY: Final = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[\w:.-]+;")
 
 
@@ -292,8 +295,11 @@ def parse_xml(source: SourceFile) -> Element:
 
     parser.StartElementHandler, parser.EndElementHandler = begin, end
     parser.StartDoctypeDeclHandler = declare
+    text = source.text
+    if (declaration := _DECLARATION.match(text)) is not None:
+        text = re.sub(r"[^\n]", " ", declaration[0]) + text[declaration.end() :]
     try:
-        parser.Parse(source.text, True)
+        parser.Parse(text, True)
     except expat.ExpatError as error:
         starts = line_starts(source.text)
         start = min(starts[min(error.lineno, len(starts)) - 1] + error.offset, len(source.text))

@@ -84,6 +84,12 @@ def memory_layout(coll: str, chunks: Int64Array, total: int, *, inplace: bool, r
     return MemoryLayout(base, int(ends[-1]) if gpus else 0, inplace, offset)
 
 
+def blocks_of(coll: str, ranks: int) -> tuple[int, int]:
+    """Of how many blocks the input and the output of a rank (of the root) consist, which are padded each for itself."""
+    blocks = {"allgather": (1, ranks), "gather": (1, ranks), "reducescatter": (ranks, 1), "scatter": (ranks, 1)}
+    return (ranks, ranks) if coll == "alltoall" else blocks.get(coll, (1, 1))
+
+
 def runtime_chunks(coll: str, chunks: Int64Array, total: int, root: int) -> Int64Array:
     """int64[gpus, 3]: chunks of the buffers during a call: as in the file, or as many as the collective has."""
     chunks, ranks = chunks.copy(), len(chunks)

@@ -84,12 +84,15 @@ class LoadedFiles:
         return file
 
 
-def load_source_files(source: Path | SourceFile | GivenFiles, *, tables: bool = False) -> LoadedFiles:
+def load_source_files(
+    source: Path | SourceFile | GivenFiles, *, tables: bool = False, parser: Callable[[SourceFile], File] = parse
+) -> LoadedFiles:
     """The files of a program: of a path, of a text that is in no file, or of files that were read before.
 
+    tables, parser: as of LoadedFiles.
     Raises SourceError with all errors of reading and syntax, and for a name that a file declares twice.
     """
-    loaded = LoadedFiles(tables, source.texts if isinstance(source, GivenFiles) else {})
+    loaded = LoadedFiles(tables, source.texts if isinstance(source, GivenFiles) else {}, parser)
     if isinstance(source, SourceFile):
         queue = [loaded.parse(source, Path(source.name))]
     elif isinstance(source, GivenFiles):
@@ -114,10 +117,14 @@ def load_imports(loaded: LoadedFiles, queue: list[FileScope]) -> Problems:
     return problems
 
 
-def with_tables(source: Path | SourceFile | GivenFiles, use: Callable[[LoadedFiles], Result]) -> Result:
+def with_tables(
+    source: Path | SourceFile | GivenFiles,
+    use: Callable[[LoadedFiles], Result],
+    parser: Callable[[SourceFile], File] = parse,
+) -> Result:
     """What `use` makes of a program; if it fails and the files have tables, without these: messages name lines."""
     with without_collection():
-        loaded = load_source_files(source, tables=True)
+        loaded = load_source_files(source, tables=True, parser=parser)
         try:
             return use(loaded)
         except (SourceError, NoSchedule):

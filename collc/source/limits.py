@@ -33,6 +33,9 @@ MAX_DEPTH: Final = 64
 MAX_LOOP_DEPTH: Final = 256
 MAX_BITS: Final = 4096
 MAX_RUNS: Final = 100_000
+MAX_FAILURES: Final = 200_000
+MAX_CLASSES: Final = 1_000
+"""Classes of failures of a schedule, each of which has a plan of its own."""
 MAX_EXPANSIONS: Final = 10_000
 MAX_FOLDERS: Final = 10_000
 """Folders of a workspace in which the language server looks for programs."""
@@ -46,6 +49,7 @@ _CODES: Final[dict[str, tuple[str, int]]] = {
     "items of a list": ("E0809", MAX_ITEMS),
     "characters of a string": ("E0809", MAX_CHARACTERS),
     "statements of a schedule": ("E0808", MAX_RUNS),
+    "failures of a schedule": ("E0810", MAX_FAILURES),
     "expansions of templates": ("E0806", MAX_EXPANSIONS),
 }
 

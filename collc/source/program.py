@@ -9,8 +9,10 @@ from fractions import Fraction
 from collc.base.diagnostics import Span
 from collc.base.options import OptionValue
 from collc.ten.algorithm import AlgorithmSends
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
 from collc.ten.network import Network
+from collc.ten.parts import Part
 from collc.ten.training import Constraint, PartCosts, Workload
 
 
@@ -68,10 +70,27 @@ class ChunkChoice:
 
 
 @dataclass(frozen=True, eq=False)
+class FailureSets:
+    """The failures that a schedule has to be ready for.
+
+    parts: those that may fail, each once. names: the row of `parts` for each name. members: for each number of parts
+    that fail together, int64[members, number], ascending rows of `parts`, each member once. request: the schedule
+    without some parts; raises SourceError if it has no meaning then. span: of the first statement.
+    """
+
+    parts: tuple[Part, ...]
+    names: Mapping[str, int]
+    members: tuple[Int64Array, ...]
+    request: Callable[[tuple[Part, ...]], ScheduleRequest]
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
 class ScheduleRequest:
     """A schedule to build. synthesizer: "auto" if the program does not say.
 
-    choice: None if no run takes `chunks`. If it is automatic, the demand has one chunk per block.
+    choice: None if no run takes `chunks`. If it is automatic, the demand has one chunk per block. failures: None
+    without a `failures` statement.
     """
 
     name: str
@@ -86,6 +105,7 @@ class ScheduleRequest:
     emits: tuple[EmitRequest, ...]
     allow_congestion: bool
     choice: ChunkChoice | None = None
+    failures: FailureSets | None = None
 
     @property
     def is_handwritten(self) -> bool:

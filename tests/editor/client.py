@@ -25,6 +25,7 @@ class Client:
         self.inbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.diagnostics: dict[str, list[Any]] = {}
         self.versions: dict[str, int] = {}
+        self.answers: dict[int, Any] = {}
         threading.Thread(target=self._read, daemon=True).start()
         folders = [{"uri": folder.as_uri(), "name": folder.name}]
         capabilities = {"textDocument": {"publishDiagnostics": {"relatedInformation": True}}}
@@ -60,15 +61,25 @@ class Client:
             self._send({"id": message["id"], "result": None})
         return message
 
-    def request(self, method: str, params: Any) -> Any:
-        """The result of a request."""
+    def send(self, method: str, params: Any) -> int:
+        """Send a request; returns its number."""
         self.number += 1
         self._send({"id": self.number, "method": method, "params": params})
-        while True:
+        return self.number
+
+    def result(self, number: int) -> Any:
+        """The result of the request with a number."""
+        while number not in self.answers:
             message = self._next()
-            if message.get("id") == self.number and "method" not in message:
-                assert "error" not in message, message["error"]
-                return message["result"]
+            if "id" in message and "method" not in message:
+                self.answers[message["id"]] = message
+        message = self.answers.pop(number)
+        assert "error" not in message, message["error"]
+        return message["result"]
+
+    def request(self, method: str, params: Any) -> Any:
+        """The result of a request."""
+        return self.result(self.send(method, params))
 
     def notify(self, method: str, params: Any) -> None:
         self._send({"method": method, "params": params})

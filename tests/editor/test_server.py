@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,7 +44,8 @@ def client(folder: Path) -> Iterator[Client]:
 def uri(client: Client, folder: Path) -> str:
     """An open program, which is not on disk, without errors."""
     uri = client.open(folder / "gather.coll", PROGRAM)
-    assert client.published(uri) == []
+    while client.published(uri):  # of the text of another test
+        pass
     return uri
 
 
@@ -171,3 +173,78 @@ def test_quick_fixes_come_with_their_edits(client: Client, uri: str) -> None:
     assert action["title"] == "write '9MiB'"
     assert action["edit"]["changes"][uri][0]["newText"] == "9MiB"
     assert action["diagnostics"] == [message]
+
+
+def test_semantic_tokens(client: Client, uri: str) -> None:
+    legend = client.capabilities["semanticTokensProvider"]["legend"]
+    data = client.request("textDocument/semanticTokens/full", {"textDocument": {"uri": uri}})["data"]
+    lines, line, unit, seen = PROGRAM.splitlines(), 0, 0, {}
+    for down, right, length, kind, modifiers in zip(*[iter(data)] * 5, strict=True):
+        line, unit = line + down, right + unit * (down == 0)
+        names = {name for bit, name in enumerate(legend["tokenModifiers"]) if modifiers >> bit & 1}
+        seen.setdefault(lines[line][unit : unit + length], (legend["tokenTypes"][kind], names))
+    assert seen["topology"] == ("keyword", set())
+    assert seen["mesh2d"] == ("class", {"defaultLibrary"})
+    assert seen["gather"] == ("function", {"declaration"})
+    assert seen["bandwidth"] == ("parameter", {"defaultLibrary"})
+    assert seen["50GiB/s"] == ("number", set())
+
+
+def test_inlay_hints(client: Client, uri: str) -> None:
+    whole = {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}}
+    hints = client.request("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": whole})
+    shown = {(hint["position"]["line"], hint["label"]) for hint in hints}
+    above = {(3, "9 NPUs, 24 links of 50GiB/s"), (3, "width:"), (3, "height:")}
+    assert shown == above | {(6, "9 chunks of 1MiB"), (6, "g:")}
+    whole["end"]["line"] = 5
+    assert len(client.request("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": whole})) == 3
+
+
+def test_definition_of_the_template(client: Client, uri: str) -> None:
+    (place,) = client.at("textDocument/typeDefinition", uri, 6, 20)
+    assert place["uri"].endswith("/topologies.coll")
+    assert client.at("textDocument/typeDefinition", uri, 6, 10) == []
+
+
+def test_schedules_compile_from_their_lens(client: Client, folder: Path) -> None:
+    path = folder / "compiled.coll"
+    path.write_text(PROGRAM)
+    uri = client.open(path)
+    (lens,) = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
+    assert lens["command"]["title"] == "compile"
+    command = {"command": "collc.compile", "arguments": lens["command"]["arguments"]}
+    assert client.request("workspace/executeCommand", command) == "80.125us, 100.0% of ideal"
+    (lens,) = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
+    assert lens["command"]["title"] == "compile: 80.125us, 100.0% of ideal"
+    path.write_text(PROGRAM.replace("mesh2d", "mesh2e"))
+    assert client.request("workspace/executeCommand", command) == "unknown topology or function 'mesh2e'"
+    path.write_text(PROGRAM)
+
+
+def test_a_compilation_ends_the_one_before(client: Client, folder: Path) -> None:
+    path = folder / "compiled.coll"
+    path.write_text(PROGRAM)
+    params = {"command": "collc.compile", "arguments": [path.as_uri(), "gather"]}
+    first, second = (client.send("workspace/executeCommand", params) for _ in range(2))
+    assert client.result(first) == "cancelled"
+    assert client.result(second) == "80.125us, 100.0% of ideal"
+
+
+@pytest.mark.parametrize("edits", [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_random_edits_end_with_the_messages_of_the_text(client: Client, uri: str, edits: int) -> None:
+    """While one types at random, every request is answered, and the last messages are those of the last text."""
+    chance = random.Random(3)
+    text = PROGRAM
+    for _ in range(edits):
+        place, gone = chance.randrange(len(text) + 1), chance.choice([0, 0, 1, 1, 5])
+        new = chance.choice(["", "(", "}", "{", "x", ".", " 3", "\n", '"', "run "])
+        text = text[:place] + new + text[place + gone :]
+        client.change(uri, text)
+        line = chance.randrange(text.count("\n") + 1)
+        method = chance.choice(["completion", "hover", "signatureHelp", "documentHighlight", "definition"])
+        client.at(f"textDocument/{method}", uri, line, chance.randrange(30))
+        method = chance.choice(["documentSymbol", "foldingRange", "semanticTokens/full", "codeLens", "documentLink"])
+        client.request(f"textDocument/{method}", {"textDocument": {"uri": uri}})
+    client.change(uri, PROGRAM)
+    while client.published(uri):
+        pass

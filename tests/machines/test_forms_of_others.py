@@ -218,6 +218,32 @@ def test_ports_that_the_driver_named_are_hosts_of_their_own(imported):
     assert "driver" not in head(program)
 
 
+def test_groups_and_messages_of_ibnetdiscover_are_no_cables(imported):
+    """Lines of -g, messages on standard error, a loopback cable, a SHARP node without a record of its own."""
+    text = formats.ibnetdiscover(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)])
+    own = formats.guid(1)
+    ports = (
+        f'[30]\t"S-{own}"[31]\t# "leaf" lid 2 4xHDR\n[31]\t"S-{own}"[30]\t# "leaf" lid 2 4xHDR\n'
+        '[41]\t"H-00000000000000ff"[1](ff)\t# "Mellanox Technologies Aggregation Node" lid 9 4xHDR\n'
+    )
+    messages = (
+        "src/query_smp.c:195; umad (DR path slid 0; dlid 0) bad status 110; Connection timed out\nibwarn: [7] x\n"
+    )
+    grouped = f"{messages}Chassis 1 (guid 0x2)\n\nNon-Chassis Nodes\n{text.replace('[1]', ports + '[1]', 1)}"
+    network, program = imported(grouped, gpus_per_node=1)
+    assert same(network, imported(text, gpus_per_node=1)[0])
+    for said in ("could not reach", "from a device to itself", "aggregation nodes (SHARP)"):
+        assert said in head(program)
+
+
+@pytest.mark.parametrize(("printed", "rate"), [("10.0", 4), ("10.0 Gbps (FDR10)@", 5), ("14.0625", 7)])
+def test_rates_that_iblinkinfo_prints(imported, printed, rate):
+    """QDR and FDR10 are both printed as 10.0; QDR loses a fifth to its coding."""
+    text = formats.iblinkinfo(["leaf"], [], [("n1", "mlx5_0", 0), ("n2", "mlx5_0", 0)], gbps=printed)
+    network, _ = imported(text.replace("@ Gbps", ""), gpus_per_node=1)
+    assert set(rates(network)) == {rate}
+
+
 def test_nodes_are_host_lists_and_other_leaves_go(imported):
     """Three leaves below two spines: the hosts of two leaves keep these and both spines."""
     hosts = [(f"n{at:02}", "mlx5_0", at // 4) for at in range(12)]
@@ -389,6 +415,57 @@ def test_links_that_limit_each_flow_may_be_loopbacks(imported):
     network, program = imported(platform(body))
     assert rates(network) == {1: 2}
     assert "routes from a host to itself" in head(program)
+
+
+def star(parts, more=""):
+    """A zone with routing Cluster, as its parts and a backbone of 9 GB/s."""
+    backbone = '<router id="r"/><backbone id="b" bandwidth="9GBps" latency="3us"/>'
+    return platform(f'<zone id="c" routing="Cluster">{parts}{backbone}</zone>{more}')
+
+
+CABINETS = "".join(f'<cabinet id="k" prefix="n" radical="{ids}" bw="1GBps" lat="1us"/>' for ids in ("0-2", "3"))
+HOST_LINKS = "".join(
+    f'<host id="n{at}"/><link id="l{at}{name}" bandwidth="1GBps" latency="1us" sharing_policy="{policy}"/>{other}'
+    f'<host_link id="n{at}" up="l{at}_UP" down="l{at}_DOWN"/>'
+    for at, (name, policy, other) in enumerate(
+        [("", "SPLITDUPLEX", "")] * 2
+        + [("_UP", "SHARED", f'<link id="l{at}_DOWN" bandwidth="1GBps" latency="1us"/>') for at in (2, 3)]
+    )
+)
+
+
+@pytest.mark.parametrize("parts", [CABINETS, HOST_LINKS], ids=["cabinets", "links of hosts"])
+def test_a_zone_with_routing_cluster_is_a_cluster(imported, parts):
+    """StarZone: hosts with links of their own to a backbone; routes of other zones end at its router."""
+    flat = '<cluster id="c" prefix="n" radical="0-3" bw="1GBps" lat="1us" bb_bw="9GBps" bb_lat="3us" router_id="r"/>'
+    more = (
+        '<host id="z"/><link id="l" bandwidth="2GBps" sharing_policy="SPLITDUPLEX"/>'
+        '<zoneRoute src="c" dst="z" gw_src="r" gw_dst="z"><link_ctn id="l"/></zoneRoute>'
+    )
+    for added in ("", more):
+        assert same(imported(star(parts, added))[0], imported(platform(flat + added))[0])
+
+
+def test_a_link_of_a_host_that_both_directions_share(imported):
+    shared = '<host id="n"/><link id="l" bandwidth="1GBps" latency="1us"/><host_link id="n" up="l" down="l"/>'
+    network, _ = imported(star(shared))
+    assert rates(network) == {0.5: 2, 9: 1}
+    for wrong, said in (
+        (shared + '<host id="m"/><host_link id="m" up="l" down="l"/>', "not for a link of this host alone"),
+        (shared.replace('down="l"', 'down="k"'), "there is no link k"),
+        (shared.replace('"1us"', '"1us" sharing_policy="FATPIPE"'), "not for a link of this host alone"),
+        (shared + '<cabinet id="k" prefix="" radical="0-1" bw="1GBps" lat="1us"/>' * 2, "0 occurs twice"),
+    ):
+        with pytest.raises(SourceError, match=said):
+            imported(star(wrong))
+
+
+def test_blank_lines_before_the_declaration_of_xml(imported):
+    text = cluster("TORUS", "5", 5)
+    assert same(imported("\n \n" + text)[0], imported(text)[0])
+    with pytest.raises(SourceError) as caught:
+        imported("\n\n" + text.replace('"TORUS"', '"TREE"'))
+    assert caught.value.diagnostics[0].span.start == 2 + text.index("<cluster")
 
 
 @pytest.mark.parametrize(

@@ -449,7 +449,7 @@ def test_other_forms_of_ibnetdiscover_are_refused(imported, line):
     """-p prints ports as a table."""
     with pytest.raises(SourceError) as caught:
         imported(f"{IB}\n{line}\n", gpus_per_node=1)
-    assert caught.value.diagnostics[0].hint == "as ibnetdiscover prints them without -p or -g"
+    assert caught.value.diagnostics[0].hint == "as ibnetdiscover prints them without -p"
 
 
 def test_lines_with_more_fields_are_read(imported):

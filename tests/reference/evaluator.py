@@ -334,16 +334,29 @@ class Evaluator:
                     base.links[i] = replace(base.links[i], **rates)
                     done.add(i)
 
+    def removed(self, parts: Any, base: Topology, scope: Scope) -> Iterator[tuple[Any, Scope]]:
+        """The devices and links that `without` removes, those of parts too, each with its scope."""
+        for part in parts:
+            if not isinstance(part, ex.RemovedDevice) or part.kind != "part":
+                yield part, scope
+                continue
+            name = part.device.base if isinstance(part.device, ex.Index) else part.device
+            indices = part.device.indices if isinstance(part.device, ex.Index) else ()
+            wanted = [None if isinstance(i, ex.Star) else self.value(i, scope) for i in indices]
+            for key, (own, inner) in base.parts[name.name].items():
+                if all(want in (None, number) for number, want in zip(key, wanted, strict=True)):
+                    yield from ((each, inner) for each in own)
+
     def without(self, e: ex.Without, scope: Scope) -> Topology:
         base = self.value(e.base, scope)
         gone: set[int] = set()
-        for part in e.parts:
+        for part, inner in self.removed(e.parts, base, scope):
             if isinstance(part, ex.RemovedDevice):
-                for one in self.named(part.device, base, scope):
+                for one in self.named(part.device, base, inner):
                     one.present = False
                 continue
-            lanes = None if part.lanes is None else self.value(part.lanes, scope)
-            for a, b in itertools.product(*(self.named(x, base, scope) for x in (part.source, part.target))):
+            lanes = None if part.lanes is None else self.value(part.lanes, inner)
+            for a, b in itertools.product(*(self.named(x, base, inner) for x in (part.source, part.target))):
                 for pair in ((a, b), (b, a)) if part.both else ((a, b),):
                     parallel = [i for i, k in enumerate(base.links) if (k.source, k.target) == pair]
                     left = [i for i in parallel if i not in gone]
@@ -391,6 +404,11 @@ class Evaluator:
                     self.declare(x, topology, here, inner)
                 case s.Use():
                     self.use(x, topology, here, inner)
+                case s.PartDeclaration():
+                    topology.parts[x.name.name] = {
+                        tuple(each[c.name.name] for c in x.clauses): (x.parts, each)
+                        for each in self.iterations(x.clauses, None, here)
+                    }
                 case s.LinkDeclaration():
                     a, b = self.value(x.source, here), self.value(x.target, here)
                     self.connect(topology, [(a, b), (b, a)] if x.both else [(a, b)], x.attributes, here)

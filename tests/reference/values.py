@@ -58,6 +58,7 @@ class Topology:
     links: list[Link] = field(default_factory=list)
     families: dict[str, Family] = field(default_factory=dict)
     axes: list[int] = field(default_factory=list)
+    parts: dict[str, dict[tuple[int, ...], Any]] = field(default_factory=dict)
 
     @property
     def npus(self) -> list[Device]:

@@ -39,6 +39,8 @@ STATED = [
     limits.MAX_EXPANSIONS,
     limits.MAX_LOOP_DEPTH,
     limits.MAX_RUNS,
+    limits.MAX_FAILURES,
+    limits.MAX_CLASSES,
     limits.MAX_CHARACTERS,
     limits.MAX_LETTERS,
     limits.MAX_ITEMS,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from collc.application.compile.chunk_search import chunk_advice, ideal_of, network_of_bound
 from collc.application.compile.compile_report import SCHEDULE_CHECKS, CompileReport, ScheduleReport
+from collc.application.compile.fallbacks import FallbackWriter
 from collc.application.compile.output_files import check_feasible, emits_of, file_names, unknown_kind, write_files
 from collc.application.compile.planning import BuildInput, Plan, plan_schedule
 from collc.application.compile.proofs import (
@@ -82,6 +83,7 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
     warnings = (*alike, *_warnings(program, settings.output))
     count = len(program.schedules)
     reports: list[ScheduleReport] = []
+    fallbacks = FallbackWriter()
     with stopping_at_signals() if settings.keep_best else nullcontext(lambda: False) as interrupted:
         for number, request in enumerate(program.schedules, 1):
             if interrupted():
@@ -95,9 +97,14 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
             if path is not None and count > 1:
                 own = replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
             given = BuildInput(request, own, progress, callbacks.module_text, interrupted)
-            reports.append(build_schedule(given))
-            callbacks.finished(reports[-1])
-    return CompileReport(tuple(reports), warnings)
+            built = [build_schedule(given)]
+            if request.failures is not None and built[0].ok:
+                built = fallbacks.add(given, built[0], build_schedule)
+            reports += built
+            for report in built:
+                callbacks.finished(report)
+    index = (fallbacks.write(settings.output),) if fallbacks.schedules and settings.write else ()
+    return CompileReport(tuple(reports), warnings, index)
 
 
 def _warnings(program: Program, output: Path) -> Iterator[Diagnostic]:

@@ -211,11 +211,15 @@ COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CompileReport(Reports[ScheduleReport]):
-    """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule."""
+    """The report of a compilation: its schedules by name or in order, and messages that belong to no schedule.
+
+    files: written for all schedules together, as the index of fallbacks.
+    """
 
     noun: ClassVar[str] = "schedule"
     schedules: tuple[ScheduleReport, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
+    files: tuple[Path, ...] = ()
 
     @property
     def parts(self) -> tuple[ScheduleReport, ...]:
@@ -233,4 +237,5 @@ class CompileReport(Reports[ScheduleReport]):
 
     def as_json(self) -> dict[str, object]:
         """The object that `compile --json` prints."""
-        return {"schedules": [schedule.as_json() for schedule in self.schedules]}
+        schedules = [schedule.as_json() for schedule in self.schedules]
+        return {"schedules": schedules, **({"files": [str(path) for path in self.files]} if self.files else {})}

@@ -41,7 +41,18 @@ _PORT: Final = re.compile(
 _BY_DRIVER: Final = re.compile(r"MT\d{4,5}\b|.*Mellanox Technologies")
 """How descriptions begin that the driver made, since nobody named the host."""
 
+_AGGREGATION: Final = "Aggregation Node"
+"""In the description of a switch's own port for SHARP, which is no host."""
+
+_NO_RECORD: Final = re.compile(r"\w+=|#|Chassis \d|Non-Chassis Nodes")
+"""How lines begin that say nothing of cables: numbers of devices, comments, groups (-g)."""
+
+_UNREACHED: Final = re.compile(r"ibwarn: |src/[\w/]+\.c:\d")
+"""How messages of ibnetdiscover begin, which may be among its output."""
+
 _WIDTH: Final = re.compile(r"(?<!\d)(\d{1,9})x(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b")
+
+_SERVICES: Final = "aggregation nodes (SHARP) and routers"
 
 End = tuple[str, int]
 """A guid and a port."""
@@ -86,13 +97,15 @@ class _Cables:
         by_driver: dict[str, None] = {}
         for (near_end, other), (rate, _) in self.cables.items():
             switches = [end for end in (near_end, other) if self.records[end[0]].is_switch]
-            if len(switches) == 2:
+            if near_end[0] == other[0]:
+                lost.append("cables from a device to itself")
+            elif len(switches) == 2:
                 cables.append((named[near_end[0]], named[other[0]], rate))
             elif len(switches) == 1:
                 guid, number = other if switches[0] == near_end else near_end
                 text = self.records[guid].description
-                if "Aggregation Node" in text or self.records[guid].is_router:
-                    lost.append("aggregation nodes (SHARP) and routers")
+                if _AGGREGATION in text or self.records[guid].is_router:
+                    lost.append(_SERVICES)
                     continue
                 if _BY_DRIVER.match(text):
                     text = guid[2:]
@@ -127,7 +140,7 @@ class _Cables:
 
 def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
     """The fabric. In a file of ibsim, no link has a speed. Raises SourceError X0601 with the line of what is wrong."""
-    cables, guid = _Cables(source), ""
+    cables, guid, dropped = _Cables(source), "", dict[str, None]()
     is_ibsim = (
         re.search(r'^(Switch|Hca)[ \t]++\d+[ \t]++"(?![SHR]-[0-9a-fA-F]{16}")', source.text, re.MULTILINE) is not None
     )
@@ -140,6 +153,9 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
             if port is None or not guid:
                 message = 'a port is expected: [1] "S-<16 hex digits>"[2]  # ... 4xHDR, below its Switch or Ca'
                 raise flaw(message, line_span(source, line), "is the file cut off?")
+            if _AGGREGATION in port[4]:
+                dropped[_SERVICES] = None
+                continue
             speeds = _WIDTH.findall(port[4])
             if not speeds and not is_ibsim:
                 message = "a width and speed as in '4xHDR' is expected at the end of the line"
@@ -153,11 +169,14 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
                 raise flaw(message, line_span(source, line))
             guid = record[2]
             cables.records[guid] = _Record(record[1] == "Switch", record[1] == "Rt", record[3] or guid)
-        elif not stripped.startswith("#") and not re.match(r"\w+=", stripped):
+        elif _UNREACHED.match(stripped):
+            dropped["devices that ibnetdiscover could not reach, as its messages in the file say"] = None
+        elif not _NO_RECORD.match(stripped):
             message = "a line of ibnetdiscover is expected"
-            raise flaw(message, line_span(source, line), "as ibnetdiscover prints them without -p or -g")
-    widths = "widths of links (w=), since the file does not say the speed of a lane"
-    return cables.fabric([widths] if is_ibsim and re.search(r"\bw=\d", source.text) else [])
+            raise flaw(message, line_span(source, line), "as ibnetdiscover prints them without -p")
+    if is_ibsim and re.search(r"\bw=\d", source.text):
+        dropped["widths of links (w=), since the file does not say the speed of a lane"] = None
+    return cables.fabric(list(dropped))
 
 
 _HEADER: Final = re.compile(r"(Switch|CA):\s*+(?:(0x[0-9a-fA-F]++)\s++)?(.*?):\s*+$")
@@ -200,7 +219,8 @@ def read_iblinkinfo(source: SourceFile, _options: ImportOptions) -> Fabric:
             message = f"'{' '.join(link[4].split())[:60]}' is not a state of a port"
             raise flaw(message, line_span(source, line), "as in 4X 53.125 Gbps Active/ LinkUp, or Down/ Polling")
         if active is not None and link[7]:
-            lanes = [_LANE[name] for signalled, name in _SIGNALLED if abs(float(signalled) - float(active[2])) < 0.01]
+            signalled = "10.3125" if "(FDR10)" in link[4] else active[2]  # printed as 10.0
+            lanes = [_LANE[name] for number, name in _SIGNALLED if abs(float(number) - float(signalled)) < 0.01]
             if not lanes:
                 raise flaw(f"no InfiniBand lane has {active[2]} Gbps", line_span(source, line))
             rate = int(active[1]) * lanes[0] / 8 * GIGA

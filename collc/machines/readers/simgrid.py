@@ -95,8 +95,11 @@ def _zone(platform: _Platform, zone: Element) -> None:
         raise flaw(f"<{zone.tag}> cannot be imported here", span, "zones and clusters can")
     if zone.get("routing", "") not in _ZONES and len(zone.children) > 1:
         raise flaw(f"routing '{zone.get('routing')}' cannot be imported", span, "Full, Floyd and Dijkstra can")
+    is_star = zone.get("routing") == "Cluster" and any(child.tag in _STAR_PARTS for child in zone)
     for child in zone:
         at = element_span(platform.source, child)
+        if is_star and child.tag in {"router", *_STAR_PARTS}:
+            continue
         if child.tag in {"zone", "AS", "cluster"}:
             _zone(platform, child)
         elif child.tag in {"host", "router"}:
@@ -108,6 +111,60 @@ def _zone(platform: _Platform, zone: Element) -> None:
             _route(platform, child, at)
         elif child.tag not in {"prop", "backbone", "disk"}:
             raise flaw(f"<{child.tag}> cannot be imported", at)
+    if is_star:
+        _star_zone(platform, zone)
+
+
+_STAR_PARTS: Final = ("cabinet", "host_link")
+"""What joins the hosts of a zone with routing Cluster to its middle."""
+
+
+def _star_zone(platform: _Platform, zone: Element) -> None:
+    """Adds the cabinets and the links of hosts of a zone with routing Cluster."""
+    span = element_span(platform.source, zone)
+    backbone = next((child for child in zone if child.tag == "backbone"), None)
+    router = next((child.get("id") for child in zone if child.tag == "router"), f"{zone.get('id')} router")
+    rates = None if backbone is None else _rates(platform, backbone, "bandwidth", "latency")
+    up, down = _middle(platform, zone.get("id", "cluster"), router, rates, span)
+    for cabinet in (child for child in zone if child.tag == "cabinet"):
+        own = _rates(platform, cabinet, "bw", "lat")
+        for host in _numbered_hosts(platform, cabinet):
+            platform.edges += [(host, up, *own, 1), (down, host, *own, 1)]
+    taken: set[str] = set()
+    for link in (child for child in zone if child.tag == "host_link"):
+        host, place = link.get("id"), element_span(platform.source, link)
+        names = [link.get("up").removesuffix("_UP"), link.get("down").removesuffix("_DOWN")]
+        if not set(names) <= platform.links.keys():  # of two links, not of one with policy SPLITDUPLEX
+            names = [link.get("up"), link.get("down")]
+        if lost := next((name for name in names if name not in platform.links), ""):
+            raise flaw(f"there is no link {lost}", place)
+        if host not in platform.hosts or not taken.isdisjoint(names) or not platform.fat_pipes.isdisjoint(names):
+            raise flaw(f"<host_link> of {host} is not for a link of this host alone", place, "write the links in .coll")
+        taken.update(names)
+        for name, ends in zip(names, ((host, up), (down, host)), strict=True):
+            if names[0] == names[1] and name in platform.shared:
+                platform.shared_edges[len(platform.edges)] = name
+            platform.edges.append((*ends, *platform.links[name], 1))
+
+
+def _middle(
+    platform: _Platform, name: str, router: str, backbone: tuple[Fraction, Fraction] | None, span: Span
+) -> tuple[str, str]:
+    """The devices before and behind the backbone of a cluster; without one, both are its router."""
+    if router in platform.gateways or router in platform.routers:
+        raise flaw(f"{router} occurs twice", span)
+    up = down = router
+    if backbone is not None:
+        up, down = f"{name} before the backbone", f"{name} behind the backbone"
+        platform.edges.append((up, down, *backbone, 1))
+        platform.gateways[router] = up, down, backbone[0]
+    platform.routers |= {up: None, down: None}
+    return up, down
+
+
+def _rates(platform: _Platform, element: Element, bandwidth: str, latency: str) -> tuple[Fraction, Fraction]:
+    """Bytes per second and seconds of an element, of attributes with these names."""
+    return _rate(platform, element, bandwidth), _time(platform, element, latency)
 
 
 def _route(platform: _Platform, element: Element, span: Span) -> None:
@@ -133,7 +190,7 @@ def _route(platform: _Platform, element: Element, span: Span) -> None:
 def _link(platform: _Platform, element: Element) -> None:
     policy = element.get("sharing_policy", "SHARED")
     name = _new_name(platform, element)
-    platform.links[name] = _rate(platform, element, "bandwidth"), _time(platform, element, "latency")
+    platform.links[name] = _rates(platform, element, "bandwidth", "latency")
     if policy == "FATPIPE":
         platform.fat_pipes.add(name)
     if policy == "SHARED":
@@ -173,22 +230,16 @@ def _cluster(platform: _Platform, element: Element) -> None:
     shape = element.get("topology", "FLAT")
     if shape not in {"FLAT", *_SHAPES}:
         raise flaw(f"a cluster with topology {shape} cannot be imported", span, f"FLAT, {', '.join(_SHAPES)} can")
-    if len(element.get("prefix") + element.get("suffix")) > MAX_HOST_LETTERS:
-        raise flaw(f"the hosts have names of more than {MAX_HOST_LETTERS} characters", span)
-    numbers = _radical(platform, element)
-    hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
-    name, own = element.get("id", "cluster"), Counter(hosts)
-    twice = next((host for host, number in own.items() if number > 1 or host in platform.hosts), None)
-    if twice is not None or name in platform.clusters:
-        raise flaw(f"{name if twice is None else twice} occurs twice", span)
+    name, hosts = element.get("id", "cluster"), _numbered_hosts(platform, element)
+    if name in platform.clusters:
+        raise flaw(f"{name} occurs twice", span)
     platform.clusters.add(name)
-    platform.hosts |= dict.fromkeys(own)
     if element.get("limiter_link"):
         platform.dropped.append("limiter_link, which bounds what a node sends and receives together")
     if shape == "FLAT":
         _flat_cluster(platform, element, hosts)
         return
-    rate, latency = _rate(platform, element, "bw"), _time(platform, element, "lat")
+    rate, latency = _rates(platform, element, "bw", "lat")
     policy = element.get("sharing_policy", "SPLITDUPLEX")
     if policy == "FATPIPE":
         raise flaw("FATPIPE links limit each flow and not their sum, as no link of a network does", span)
@@ -204,21 +255,27 @@ def _cluster(platform: _Platform, element: Element) -> None:
         raise flaw(f"topo_parameters is for {count:,} hosts, and there are {len(hosts):,}", span)
 
 
+def _numbered_hosts(platform: _Platform, element: Element) -> list[str]:
+    """Adds the hosts of a cluster or cabinet, and returns their names."""
+    span = element_span(platform.source, element)
+    if len(element.get("prefix") + element.get("suffix")) > MAX_HOST_LETTERS:
+        raise flaw(f"the hosts have names of more than {MAX_HOST_LETTERS} characters", span)
+    numbers = _radical(platform, element)
+    hosts = [f"{element.get('prefix', '')}{number}{element.get('suffix', '')}" for number in numbers]
+    if twice := next((host for host, number in Counter(hosts).items() if number > 1 or host in platform.hosts), ""):
+        raise flaw(f"{twice} occurs twice", span)
+    platform.hosts |= dict.fromkeys(hosts)
+    check_devices(len(platform.hosts))
+    return hosts
+
+
 def _flat_cluster(platform: _Platform, element: Element, hosts: Sequence[str]) -> None:
     """Hosts with a private link each to a router; over the backbone, all that they send and receive."""
     name = element.get("id", "cluster")
-    private = (_rate(platform, element, "bw"), _time(platform, element, "lat"))
+    private = _rates(platform, element, "bw", "lat")
     router = element.get("router_id") or f"{element.get('prefix')}{name}_router{element.get('suffix')}"
-    if router in platform.gateways or router in platform.routers:
-        raise flaw(f"{router} occurs twice", element_span(platform.source, element))
-    up = down = router
-    if element.get("bb_bw"):
-        up, down = f"{name} before the backbone", f"{name} behind the backbone"
-    platform.routers |= {up: None, down: None}
-    if up != down:
-        rate = _rate(platform, element, "bb_bw")
-        platform.edges.append((up, down, rate, _time(platform, element, "bb_lat"), 1))
-        platform.gateways[router] = up, down, rate
+    backbone = _rates(platform, element, "bb_bw", "bb_lat") if element.get("bb_bw") else None
+    up, down = _middle(platform, name, router, backbone, element_span(platform.source, element))
     for host in hosts:
         platform.edges += [(host, up, *private, 1), (down, host, *private, 1)]
 

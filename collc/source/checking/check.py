@@ -16,7 +16,17 @@ from collc.source.elaboration.file_context import parameter_type
 from collc.source.elaboration.requests import AUTO, TYPES, stands_for_range, with_one_chunk
 from collc.source.limits import uses_too_deep
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Argument, Expr, Index, Member, Name, StringLiteral, root_of
+from collc.source.parsing.expressions import (
+    Argument,
+    Expr,
+    Index,
+    Member,
+    Name,
+    RemovedDevice,
+    RemovedLink,
+    StringLiteral,
+    root_of,
+)
 from collc.source.problems import Problems, fail, unknown_name_error
 from collc.source.scopes import FileScope, FoundDeclaration
 
@@ -198,10 +208,24 @@ class FileChecker(ExpressionChecker):
                     self.ints(node.shape, inner, "a size")
                     self.expect(node.topology, inner, ty.TOPOLOGY, "the topology of 'use'")
                     self.labels(node.labels, inner)
+                case s.PartDeclaration():
+                    self.part(node, inner, devices)
                 case _:
                     raise AssertionError(node)  # the grammar has no other
 
         self.body(nodes, TypeScope(env), handle)
+
+    def part(self, node: s.PartDeclaration, env: TypeScope, devices: Devices) -> None:
+        """`part nic[i in 0..8] = { link gpu[i] <-> leaf[i] }`, whose devices the body declares."""
+        self.labels(node.labels, env)
+        inner = self.loop(node.clauses, None, env) if node.clauses else env
+        for part in node.parts:
+            if isinstance(part, RemovedLink) and part.lanes is not None:
+                raise fail("E0331", "the links of a part are all parallel ones", part.lanes.span)
+            if isinstance(part, RemovedDevice) and part.kind == "part":
+                raise fail("E0331", "a part consists of devices and links, not of parts", part.span)
+            for device in (part.device,) if isinstance(part, RemovedDevice) else (part.source, part.target):
+                self.end(device, inner, devices)
 
     def ints(self, nodes: Sequence[Expr], env: TypeScope, what: str) -> None:
         """Check that expressions are of type int."""
@@ -296,6 +320,10 @@ class FileChecker(ExpressionChecker):
                     arguments = arguments[1:]
                 kind = EMIT_KINDS.get(node.kind.name)
                 self.options(arguments, kind and kind.options, env)
+            case s.Failures():
+                for part in node.parts:
+                    if not isinstance(part, s.AnyParts):
+                        self.device_indices(part, env)
             case _:
                 pass
 

@@ -14,6 +14,7 @@ from collc.base.wording import SHOWN, did_you_mean, nearest, phrase, plural
 from collc.source import limits
 from collc.source.elaboration.attributes import endpoint_with, given_attributes, labels_of
 from collc.source.elaboration.evaluate import Evaluator, row_by_row
+from collc.source.elaboration.named_parts import parts_of
 from collc.source.elaboration.topologies import TopologyBuilder
 from collc.source.elaboration.topology_parts import (
     device_label,
@@ -22,7 +23,7 @@ from collc.source.elaboration.topology_parts import (
     is_present,
     part_named,
 )
-from collc.source.elaboration.topology_values import Topology, TopologyPart
+from collc.source.elaboration.topology_values import DeclaredParts, Topology, TopologyPart
 from collc.source.elaboration.values import Frame, npu_numbers
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
@@ -31,6 +32,7 @@ from collc.source.types import INT
 from collc.ten import transform
 from collc.ten.limited import with_endpoints
 from collc.ten.network import DeviceFamily, Network
+from collc.ten.parts import devices_and_links
 
 Pair = tuple[int, int]
 """A source and a target."""
@@ -46,7 +48,12 @@ def without_parts(node: ex.Without, base: Topology, frame: Frame, evaluator: Eva
     removed: list[int] = []
     for part in node.parts:
         if isinstance(part, ex.RemovedDevice):
-            removed += names.devices_of_kind(part, frame)
+            if part.kind == "part":
+                devices, own = devices_and_links(network, parts_of(part.device, base, evaluator, frame))
+                removed += devices.tolist()
+                links.taken.update(own.tolist())
+            else:
+                removed += names.devices_of_kind(part, frame)
             continue
         lanes = _lanes(part, frame, evaluator)
         chosen: list[int] = []
@@ -349,7 +356,8 @@ class _DeviceNames:
         base, node = self.topology, ex.root_of(node)
         if not isinstance(node, ex.Name) or frame.find(node.name) or self.evaluator.topology_named(node.name):
             return
-        shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
+        devices = {name: e for name, e in base.members.items() if not isinstance(e, DeclaredParts)}
+        shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in devices.items()}
         close = did_you_mean(node.name, shapes)
         known = phrase([name + shapes[name] for name in nearest(node.name, shapes, SHOWN)])
         hint = f"{close} '{base.name}' has {known}".strip()

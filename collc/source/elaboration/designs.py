@@ -15,7 +15,7 @@ from collc.base.resources import standard_library
 from collc.base.wording import did_you_mean, phrase
 from collc.graph.coordinates import with_axes
 from collc.source.elaboration.file_context import FileContext, ProgramContext
-from collc.source.elaboration.schedules import emit_request
+from collc.source.elaboration.requests import emit_request
 from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Frame

@@ -10,14 +10,15 @@ from typing import Final
 from collc.base.diagnostics import SourceError
 from collc.base.options import Option, Options, OptionValue, check_value, options_in_words, unknown_option
 from collc.base.wording import did_you_mean, phrase
+from collc.emit.kinds import EMIT_KINDS
 from collc.source.elaboration.containers import coerce
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.file_context import FileContext
 from collc.source.elaboration.values import Frame, Interval, Value
 from collc.source.parsing.expressions import Argument, Binary, Call, Comparison, Expr, FloatLiteral, IntLiteral, Name
-from collc.source.parsing.syntax import Parameter
-from collc.source.problems import fail
-from collc.source.program import CheckRequest
+from collc.source.parsing.syntax import Emit, Parameter
+from collc.source.problems import fail, unknown_name_error
+from collc.source.program import CheckRequest, EmitRequest
 from collc.source.types import BOOL, BYTES, FLOAT, INT, NUMBER, NUMBERS, RANGE, STRING, TIME, Kind, Type
 
 AUTO: Final = "auto"
@@ -199,3 +200,16 @@ def _of_bound(node: Expr, frame: Frame, evaluator: Evaluator) -> Fraction | None
                 raise fail("E0217", "division by zero", node.span)
             return factor * number if node.operator == "*" else factor / number
     return None
+
+
+def emit_request(node: Emit, frame: Frame, context: FileContext) -> EmitRequest:
+    """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
+    kind = node.kind.name
+    if kind not in EMIT_KINDS:
+        raise unknown_name_error("E0602", "kind of file", kind, EMIT_KINDS, node.kind.span)
+    arguments = list(node.arguments)
+    path = None
+    if arguments and arguments[0].name is None:
+        path = file_name(arguments.pop(0), frame, context)
+    options = checked_options(arguments, EMIT_KINDS[kind].options, f"emit {kind}", context, frame)
+    return EmitRequest(kind, path, options, node.span)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from collc.base.diagnostics import Note, SourceError, Span
 from collc.base.wording import did_you_mean, phrase
-from collc.emit.kinds import EMIT_KINDS
 from collc.graph.memory_traffic import fed_for
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source import limits
@@ -34,22 +33,32 @@ from collc.source.elaboration.file_context import (
     match_arguments,
     parameter_frame,
 )
+from collc.source.elaboration.lost_members import surviving_arguments
+from collc.source.elaboration.named_parts import failing_parts
 from collc.source.elaboration.requests import (
     AUTO,
     CHUNKS,
     MODULE,
     check_request,
     checked_options,
-    file_name,
+    emit_request,
     with_one_chunk,
 )
 from collc.source.elaboration.topology_values import Topology
-from collc.source.elaboration.unreachable import UnreachableChunk, unreachable_chunk
+from collc.source.elaboration.unreachable import unreachable_chunk, unreachable_error
 from collc.source.elaboration.values import Frame, Value, npu_numbers
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Argument, Identifier, Name
-from collc.source.problems import AlreadyReported, Problems, at_use, check_single, fail, unknown_name_error
-from collc.source.program import CheckRequest, ChunkChoice, EmitRequest, OptionValue, RunRequest, ScheduleRequest
+from collc.source.parsing.expressions import Argument, Expr, Identifier, Name
+from collc.source.problems import AlreadyReported, Problems, at_use, check_single, fail
+from collc.source.program import (
+    CheckRequest,
+    ChunkChoice,
+    EmitRequest,
+    FailureSets,
+    OptionValue,
+    RunRequest,
+    ScheduleRequest,
+)
 from collc.source.scopes import FoundDeclaration
 from collc.source.standard_library import synthesizer_hint
 from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
@@ -57,6 +66,8 @@ from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
 from collc.ten.limited import fed_links
+from collc.ten.parts import Part, devices_and_links
+from collc.ten.transform import remove_parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,10 +98,11 @@ class ScheduleBuilder:
 
     chunks: what `chunks` is in all runs of standard collectives, in place of what the program says: a number, "auto",
     or None for what the program says. size: in bytes, likewise, of those that take `chunks`. number: chunks per block
-    of the runs for which the number is chosen, which are those with `chunks: auto` or `everywhere`. The other fields
-    are of the statements that were elaborated so far. choices: for each family that takes `chunks`, whether that is
-    `auto`, and the numbers that divide its size. order: the family of each run, and its row there. count: number of
-    chunks of all runs. statements: their number, loops unrolled that are not kept as families.
+    of the runs for which the number is chosen, which are those with `chunks: auto` or `everywhere`. lost: parts that
+    the network lacks, with which groups lose members. left: the topology without them. The other fields are of the
+    statements that were elaborated so far. choices: for each family that takes `chunks`, whether that is `auto`, and
+    the numbers that divide its size. order: the family of each run, and its row there. count: number of chunks of all
+    runs. failing: what `failures` names. statements: their number, loops unrolled that are not kept as families.
     """
 
     node: s.ScheduleDeclaration
@@ -99,6 +111,7 @@ class ScheduleBuilder:
     size: int | None = None
     number: int | None = None
     everywhere: bool = False
+    lost: tuple[Part, ...] = ()
     choices: list[tuple[bool, frozenset[int]]] = field(default_factory=list[tuple[bool, frozenset[int]]])
     families: list[RunFamily] = field(default_factory=list[RunFamily])
     order: list[tuple[Int64Array, Int64Array]] = field(default_factory=list[tuple[Int64Array, Int64Array]])
@@ -109,6 +122,7 @@ class ScheduleBuilder:
     checks: list[CheckRequest] = field(default_factory=list[CheckRequest])
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
     allow_congestion: bool = False
+    failing: list[tuple[s.AnyParts | Expr, Frame]] = field(default_factory=list[tuple[s.AnyParts | Expr, Frame]])
     statements: int = 0
 
     def build(self) -> ScheduleRequest:
@@ -118,20 +132,27 @@ class ScheduleBuilder:
             node.topology, context.root, TOPOLOGY, "the topology of a schedule"
         ).data
         _check_rates(self.topology, node)
+        network = self.topology.network
+        if self.lost:
+            devices, links = devices_and_links(network, self.lost)
+            network = remove_parts(network, devices.tolist(), links)
+        self.left = replace(self.topology, network=network)
         context.run_body(node.body, self._statement, self._run_loop)
+        if self.lost and not self.families:
+            raise fail("E0615", "fewer than two members of each run are left", node.name.span)
         if not self.families:
             hint = "add: run all_gather(t.npus, size: 1MiB)"
             raise fail("E0606", f"schedule '{name.name}' runs nothing", name.span, hint=hint)
         family, row = (np.concatenate(column) for column in zip(*self.order, strict=True))
         runs = FamilyRuns(tuple(self.families), family, row)
         demand = Demand(runs if len(runs) > len(self.families) else tuple(runs))
-        problem = unreachable_chunk(self.topology.network, demand)
+        problem = unreachable_chunk(network, demand)
         if problem is not None:
-            raise _unreachable_error(problem, self.topology, demand, self.requests[problem.run].span)
+            raise unreachable_error(problem, self.left, demand, self.requests[problem.run].span)
         return ScheduleRequest(
             name=name.name,
             span=node.span,
-            network=fed_links(fed_for(self.topology.network, demand)),
+            network=fed_links(fed_for(network, demand)),
             demand=demand,
             runs=tuple(self.requests),
             synthesizer=self.synthesizer.synthesizer.name if self.synthesizer else "auto",
@@ -141,7 +162,33 @@ class ScheduleBuilder:
             emits=tuple(self.emits),
             allow_congestion=self.allow_congestion,
             choice=self._choice(),
+            failures=self._failures(),
         )
+
+    def _failures(self) -> FailureSets | None:
+        """What the schedule has to be ready for; None without a `failures` statement."""
+        if not self.failing or self.lost:
+            return None
+        parts, names, members = failing_parts(self.failing, self.topology, self.context)
+        build = partial(self._builder(), self.number, self.everywhere)
+        return FailureSets(parts, names, members, build, self.failing[0][0].span)
+
+    def _builder(self) -> Callable[[int | None, bool, tuple[Part, ...]], ScheduleRequest]:
+        """Builds the schedule with another `number`, `everywhere` and `lost`. Raises SourceError."""
+        node, context, chunks, size = self.node, self.context, self.chunks, self.size  # no reference to the demand
+
+        def request(number: int | None, everywhere: bool, lost: tuple[Part, ...]) -> ScheduleRequest:
+            program = context.program
+            before, program.problems = program.problems, Problems()
+            try:
+                return ScheduleBuilder(node, context, chunks, size, number, everywhere, lost).build()
+            except AlreadyReported:
+                program.problems.stop()
+                raise
+            finally:
+                program.problems = before
+
+        return request
 
     def _choice(self) -> ChunkChoice | None:
         """Other numbers of chunks: for the runs with `chunks: auto`, else for all that take `chunks`."""
@@ -149,20 +196,8 @@ class ScheduleBuilder:
         chosen = [numbers for auto, numbers in self.choices if auto or not automatic]
         if not chosen:
             return None
-        node, context, chunks, size = self.node, self.context, self.chunks, self.size  # no reference to the demand
-
-        def request(number: int) -> ScheduleRequest:
-            program = context.program
-            before, program.problems = program.problems, Problems()
-            try:
-                return ScheduleBuilder(node, context, chunks, size, number, not automatic).build()
-            except AlreadyReported:
-                program.problems.stop()
-                raise
-            finally:
-                program.problems = before
-
-        return ChunkChoice(automatic, tuple(sorted(reduce(lambda a, b: a & b, chosen))), request)
+        build, lost, numbers = self._builder(), self.lost, sorted(reduce(lambda a, b: a & b, chosen))
+        return ChunkChoice(automatic, tuple(numbers), lambda number: build(number, not automatic, lost))
 
     def _statement(self, node: s.Statement, frame: Frame) -> None:
         self.statements += 1
@@ -189,6 +224,8 @@ class ScheduleBuilder:
                     hint = did_you_mean(node.what.name, ["congestion"], "only congestion can be allowed")
                     raise fail("E0609", f"'{node.what.name}' cannot be allowed", node.what.span, hint=hint)
                 self.allow_congestion = True
+            case s.Failures():
+                self.failing += [(part, frame) for part in node.parts]
             case _:
                 raise AssertionError(node)  # the grammar has no other
 
@@ -196,6 +233,8 @@ class ScheduleBuilder:
 
     def _run(self, node: s.RunStatement, frame: Frame) -> None:
         call = self._call(node, frame)
+        if call is None:
+            return
         try:
             run, chunks = self._demand(call)
         except SourceError as error:
@@ -228,6 +267,8 @@ class ScheduleBuilder:
         def handle(statement: s.Statement, inner: Frame) -> BodyRows | None:
             assert isinstance(statement, s.RunStatement)
             call = self._call(statement, inner)
+            if call is None:
+                raise NotVectorised
             family = self._family(call, inner.rows or 0)
             families.append(family)
             calls.append((call, RunRequest(statement.span, None, None)))
@@ -260,8 +301,10 @@ class ScheduleBuilder:
         self.order.append((family + len(self.families), row))
         self.families += families
 
-    def _call(self, node: s.RunStatement, frame: Frame) -> _Call:
-        """The collective of a run, with its arguments in all iterations of a frame."""
+    def _call(self, node: s.RunStatement, frame: Frame) -> _Call | None:
+        """The collective of a run, with its arguments in all iterations of a frame; None if lost parts leave fewer than
+        two members.
+        """
         declaration = self.context.file.get("collective", node.collective.function)
         collective = declaration.node
         assert isinstance(collective, s.Collective)
@@ -275,7 +318,8 @@ class ScheduleBuilder:
             if home is not None and home is not self.topology:
                 message = f"these are NPUs of '{home.name}', but the schedule is on '{self.topology.name}'"
                 raise fail("E0403", message, argument.span)
-        takes_chunks = declaration.file.module == MODULE and any(p.name.name == CHUNKS for p in parameters)
+        standard = declaration.file.module == MODULE
+        takes_chunks = standard and any(p.name.name == CHUNKS for p in parameters)
         automatic = takes_chunks and (self.chunks == AUTO or (says_auto and self.chunks is None))
         number = self._chunk_number(automatic) if takes_chunks else None
         if number is not None:
@@ -283,6 +327,13 @@ class ScheduleBuilder:
         if takes_chunks and self.size is not None:
             given["size"] = GivenArgument(Value(BYTES, self.size), call.span)
         owner = self.context.program.context(declaration.file)
+        if self.lost:
+            chunks = 1 if automatic or CHUNKS not in given else given[CHUNKS].value.data
+            name = collective.name.name if standard else ""
+            kept = surviving_arguments(given, name, self.left.network, call.span, chunks)
+            if kept is None:
+                return None
+            given = kept
         return _Call(collective, owner, call.span, given, takes_chunks, automatic, number)
 
     def _chunk_number(self, automatic: bool) -> int | None:
@@ -296,7 +347,7 @@ class ScheduleBuilder:
         collective, owner, bound = call.collective, call.owner, call.bound
         name, values = collective.name.name, dict(bound.names)
         group = next((v for v in values.values() if v.type == GROUP), None)
-        ranks = npu_numbers(group).astype(np.int32) if group is not None else self.topology.network.npus
+        ranks = npu_numbers(group).astype(np.int32) if group is not None else self.left.network.npus
         standard = standard_of(name, len(ranks), values) if owner.file.module == MODULE else None
         count = lazy_count(name, len(ranks), values) if standard is not None else None
         chunks = LazyChunks(count or 0, lambda: expand_collective(collective, bound, owner), call.span)
@@ -447,33 +498,3 @@ def _default(collective: s.Collective, name: str, bound: Frame, owner: FileConte
         return as_parameter(owner.value(parameter.default, bound), parameter, parameter.default.span)
     except SourceError:
         return None
-
-
-def emit_request(node: s.Emit, frame: Frame, context: FileContext) -> EmitRequest:
-    """The request of `emit msccl("f.xml", instances: 2)`. Raises SourceError."""
-    kind = node.kind.name
-    if kind not in EMIT_KINDS:
-        raise unknown_name_error("E0602", "kind of file", kind, EMIT_KINDS, node.kind.span)
-    arguments = list(node.arguments)
-    path = None
-    if arguments and arguments[0].name is None:
-        path = file_name(arguments.pop(0), frame, context)
-    options = checked_options(arguments, EMIT_KINDS[kind].options, f"emit {kind}", context, frame)
-    return EmitRequest(kind, path, options, node.span)
-
-
-def _unreachable_error(problem: UnreachableChunk, topology: Topology, demand: Demand, span: Span) -> SourceError:
-    network = topology.network
-    source, target = network.shown_name(problem.source), network.shown_name(problem.target)
-    names = [network.shown_name(int(d)) for d in problem.side[:8]]
-    if len(problem.side) > 8:
-        names.append(f"{len(problem.side) - 8} more")
-    leads = "no link leads from {} to another device" if problem.forward else "no link leads from another device to {}"
-    cut = leads.format(f"{{{', '.join(names)}}}")
-    if len(names) == 1:
-        cut = f"no link leaves {names[0]}" if problem.forward else f"no link leads to {names[0]}"
-    what = f"the chunks of {source} can't get to {target}"
-    if problem.chunk is not None:
-        what = f"chunk {demand.chunk_name(problem.chunk).partition(':')[2]} can't get to {target} from {source}"
-    message = f"{demand.runs[problem.run].collective} is impossible on '{topology.name}': {what}"
-    return fail("E0412", message, span, Note(cut))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import prod
 from typing import Any, Final, TypeVar
 
@@ -16,9 +17,17 @@ from collc.base.wording import did_you_mean
 from collc.source import limits
 from collc.source.elaboration.arithmetic import first_row, item, text_of
 from collc.source.elaboration.attributes import Attributed, endpoint_of, given_attributes, labels_inside, labels_of
+from collc.source.elaboration.declared_parts import declared_rows
 from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import index_part, part_named
-from collc.source.elaboration.topology_values import DeviceArray, Topology, TopologyCopies, TopologyMember, TopologyPart
+from collc.source.elaboration.topology_values import (
+    DeclaredParts,
+    DeviceArray,
+    Topology,
+    TopologyCopies,
+    TopologyMember,
+    TopologyPart,
+)
 from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_column
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr, Name, root_of
@@ -93,6 +102,11 @@ class TopologyBuilder:
                 return self.table(statement, frame)
             case s.Use():
                 return self.use(statement, frame)
+            case s.PartDeclaration(name=name):
+                self.once([name.name], name.span, "part", frame)
+                rows = partial(declared_rows, statement, self.evaluator, frame)
+                self.entries[name.name] = DeclaredParts(name.name, rows)
+                return None
             case _:
                 raise AssertionError(statement)  # the grammar has no other
 
@@ -357,7 +371,11 @@ class TopologyBuilder:
         name = template.name.name
         if self.npus == 0:
             raise fail("E0312", f"topology '{name}' has no NPU", template.name.span)
-        return Topology(name, name, self.network(name, table), self.entries, template.name.span)
+        topology = Topology(name, name, self.network(name, table), self.entries, template.name.span)
+        for entry in self.entries.values():
+            if isinstance(entry, DeclaredParts):
+                entry.home = topology
+        return topology
 
     def network(self, name: str, table: Int64Array) -> Network:
         """The network of the devices with some links (int64[links, 3]), as `link` returns them."""

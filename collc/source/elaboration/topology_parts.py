@@ -11,6 +11,7 @@ from collc.base.diagnostics import Span
 from collc.base.wording import SHOWN, did_you_mean, nearest, phrase, plural
 from collc.source import limits
 from collc.source.elaboration.topology_values import (
+    DeclaredParts,
     Topology,
     TopologyCopies,
     TopologyMembers,
@@ -76,6 +77,9 @@ def part_named(
 def index_part(part: TopologyPart, indices: Sequence[PartIndex], span: Span) -> TopologyPart | Value:
     """The part with indices: a copy of a topology, an NPU or a group. Raises SourceError."""
     entry = part.entry
+    if isinstance(entry, DeclaredParts):
+        hint = "parts are for 'failures', and for 'without { part ... }'"
+        raise fail("E0331", f"'{entry.name}' is no device but a part", span, hint=hint)
     if len(indices) != len(entry.shape):
         takes = plural(len(entry.shape), "index").replace("indexs", "indices") if entry.shape else "no index"
         raise fail("E0317", f"'{entry.name}' takes {takes}, not {len(indices)}", span)

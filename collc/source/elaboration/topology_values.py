@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,32 @@ class TopologyCopies:
     members: TopologyMembers
 
 
-TopologyMember = DeviceArray | TopologyCopies
+PartRow = tuple[list[int], list[tuple[int, int]], str]
+"""The devices and links of a part (switch s has the number -1 - s), and its label."""
+
+
+@dataclass(eq=False)
+class DeclaredParts:
+    """The parts that a `part` statement declares.
+
+    evaluate: the parts by index, in the numbers of the topology that declares them; called if they are used, since most
+    are not. home: that topology, once it is complete.
+    """
+
+    name: str
+    evaluate: Callable[[Topology], dict[tuple[int, ...], PartRow]]
+    home: Topology | None = None
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+    @cached_property
+    def rows(self) -> dict[tuple[int, ...], PartRow]:
+        """The parts by index. Raises SourceError."""
+        assert self.home is not None
+        return self.evaluate(self.home)
+
+
+TopologyMember = DeviceArray | TopologyCopies | DeclaredParts
 TopologyMembers = Mapping[str, TopologyMember]
 
 

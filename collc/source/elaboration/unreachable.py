@@ -7,7 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Note, SourceError, Span
 from collc.graph.digraph import Digraph, reachable_vertices, strongly_connected
+from collc.source.elaboration.topology_values import Topology
+from collc.source.problems import fail
 from collc.ten.arrays import BoolArray, Int32Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -109,3 +112,21 @@ def _chunk_without_path(graph: Digraph, demand: Demand, run: int) -> tuple[int |
             if missing and sources:
                 return int(demand.first_chunk[run]) + chunk, (sources, missing[0])
     return None, None
+
+
+def unreachable_error(problem: UnreachableChunk, topology: Topology, demand: Demand, span: Span) -> SourceError:
+    """The error E0412 for a chunk without a path, at the run that has it."""
+    network = topology.network
+    source, target = network.shown_name(problem.source), network.shown_name(problem.target)
+    names = [network.shown_name(int(d)) for d in problem.side[:8]]
+    if len(problem.side) > 8:
+        names.append(f"{len(problem.side) - 8} more")
+    leads = "no link leads from {} to another device" if problem.forward else "no link leads from another device to {}"
+    cut = leads.format(f"{{{', '.join(names)}}}")
+    if len(names) == 1:
+        cut = f"no link leaves {names[0]}" if problem.forward else f"no link leads to {names[0]}"
+    what = f"the chunks of {source} can't get to {target}"
+    if problem.chunk is not None:
+        what = f"chunk {demand.chunk_name(problem.chunk).partition(':')[2]} can't get to {target} from {source}"
+    message = f"{demand.runs[problem.run].collective} is impossible on '{topology.name}': {what}"
+    return fail("E0412", message, span, Note(cut))

@@ -13,7 +13,6 @@ from collc.source.parsing.parse import parse
 from collc.source.parsing.table import Automaton, Table, accepts_statement, load_table
 from collc.source.parsing.tokens import Token
 
-_PARTS: Final = frozenset({"with", "without"})
 _SIGNS: Final = frozenset({"-", "+", "~"})
 _AFTER_VALUE: Final = frozenset({t.NAME, t.INT, t.FLOAT, t.QUANTITY, t.STRING, ")", "]", "}"})
 
@@ -42,9 +41,7 @@ def _words(source: SourceFile, table: Table) -> list[LayoutWord]:
         if token.kind == t.NAME and token.text in below:
             word.role = "statement" if token.text in all_statements() and accepts_statement(below) else "word"
         elif token.kind == "{":
-            word.role = (
-                "block" if accepts_statement(state) else "parts" if before.token.text in _PARTS and before.role else ""
-            )
+            word.role = "block" if accepts_statement(state) else "parts" if "link" in state else ""
         elif token.kind in _SIGNS and (before.role in {"word", "statement"} or before.token.kind not in _AFTER_VALUE):
             word.role = "unary"
         before = word

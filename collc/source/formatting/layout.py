@@ -24,8 +24,8 @@ class LayoutWord:
     """A token with its role and its comments.
 
     role: "statement" for a keyword that begins a statement, "word" for another keyword, "unary" for a sign, "block" or
-    "parts" for a brace that opens a body or the parts of `with` or `without`, else "". comments: those on lines of
-    their own before the token. after: those after it on its line.
+    "parts" for a brace that opens a body or the parts of `with`, `without` or `part`, else "". comments: those on lines
+    of their own before the token. after: those after it on its line.
     """
 
     token: Token

@@ -171,7 +171,10 @@ class Builder:
         present = [part for part in parts if part is not None]
         return Items(start_of(present[0]), end_of(present[-1]), nodes_of(present))
 
-    _parameters = _arguments = _block = _for_clauses = _indices = _items
+    _parameters = _arguments = _block = _for_clauses = _indices = _part_list = _items
+
+    def _part_names(self, parts: Sequence[Any], kept: Sequence[Token]) -> Items:
+        return Items(start_of(parts[0]), end_of(parts[-1]), tuple(map(self._identifier, kept)))
 
     def _shape(self, parts: Sequence[Child], kept: Sequence[Child]) -> Items:
         items = self._items(parts, kept)

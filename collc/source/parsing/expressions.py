@@ -188,7 +188,10 @@ class Comprehension(Expr):
 
 
 class RemovedDevice(Node, rule="removed_device"):
-    """`npu 5`, `npu gpu[0, *]` or `switch spine` in `without`; kind: "npu" or "switch". An int is an NPU number."""
+    """`npu 5`, `npu gpu[0, *]`, `switch spine` or `part nic[0]` in `without`; kind: "npu", "switch" or "part".
+
+    An int is an NPU number.
+    """
 
     kind: str
     device: Expr

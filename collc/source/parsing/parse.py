@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -68,42 +69,34 @@ def _parse_library_file(path: Path) -> File:
 
 def parse(source: SourceFile) -> File:
     """The syntax tree of a file. Raises SourceError with all syntax errors of the file."""
+    tree, problems = parse_partly(source)
+    if problems:
+        raise SourceError(*problems)
+    return tree
+
+
+def parse_partly(source: SourceFile) -> tuple[File, Sequence[Diagnostic]]:
+    """The syntax tree of a file without the statements that have syntax errors, and all these errors.
+
+    A body that is not closed ends with the file. A file beyond a limit has no statements.
+    """
     if _too_large(source.text):
         hint = "split it into files and 'import' them"
-        raise SourceError(Diagnostic("E0801", "this file has more than 16 MiB", Span(source, 0, 0), hint=hint))
+        return File(source, ()), [Diagnostic("E0801", "this file has more than 16 MiB", Span(source, 0, 0), hint=hint)]
     table = load_table()
     builder = Builder(source)
     automaton = Automaton(table, builder)
-    for position, token in enumerate(table.scanner.scan(source.text)):
-        try:
-            automaton.feed(token)
-        except Unexpected:
-            tokens = list(table.scanner.scan(source.text))
-            raise SourceError(*Recovery(source, table, tokens, position).read()) from None
-    if builder.errors:
-        raise SourceError(*builder.errors)
-    return cast("File", automaton.values[0])
-
-
-def parse_partly(source: SourceFile) -> File:
-    """The syntax tree of a file without the statements that have syntax errors; of one that is too large, no statement.
-
-    A body that is not closed ends with the file.
-    """
-    nothing = File(source, ())
-    if _too_large(source.text):
-        return nothing
     try:
-        return parse(source)
-    except SourceError:
-        pass
-    table = load_table()
-    recovery = Recovery(source, table, [*table.scanner.scan(source.text)], 0)
-    try:
-        recovery.read()
-        return recovery.rest()
-    except SourceError:  # nested too deeply, or too many arguments
-        return nothing
+        for position, token in enumerate(table.scanner.scan(source.text)):
+            try:
+                automaton.feed(token)
+            except Unexpected:
+                recovery = Recovery(source, table, list(table.scanner.scan(source.text)), position)
+                problems = recovery.read()
+                return recovery.rest(), problems
+    except SourceError as error:  # nested too deeply, or too many arguments
+        return File(source, ()), error.diagnostics
+    return cast("File", automaton.values[0]), builder.errors
 
 
 def read_between(source: SourceFile, start: int, end: int) -> tuple[Recovery, list[Token]]:

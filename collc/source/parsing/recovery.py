@@ -184,7 +184,8 @@ class Recovery:
             return position + 1
         if token.kind == t.NAME and after_number:
             return self._separate_unit(position)
-        if _PARTS <= self._parser.allowed_terminals() <= _PARTS | {"}"} and not self._begins_declaration(position):
+        allowed = self._parser.allowed_terminals()
+        if _PARTS <= allowed <= _PARTS | {"part", "}"} and not self._begins_declaration(position):
             return self._wrong_part(position)
         is_statement = token.kind == t.NAME and token.text in expected.all_statements()
         if is_statement and before.kind == "{" and self._parser.values[-1] is before:
@@ -204,12 +205,12 @@ class Recovery:
         return token.kind == t.END or (token.text in expected.statements_of()["file"] and self._column(token) == 1)
 
     def _wrong_part(self, position: int) -> int:
-        """Report a part of `with` or `without` that is neither a device nor a link; parsing resumes after it."""
+        """Report what is neither a device nor a link in `with`, `without` or `part`; parsing resumes after it."""
         token = self._tokens[position]
         for word in ("npu", "n"):
             self._parser.feed(Token(t.NAME, word, token.start, token.start))
         removes = "(" not in self._parser.allowed_terminals()
-        does = "'without' removes" if removes else "'with' adds or changes"
+        does = "'without' and 'part' name" if removes else "'with' adds or changes"
         message = f"found {expected.token_name(token, self._keywords)}, but {does} NPUs, switches and links"
         example = "'npu 5', 'switch spine' or 'link 0 <-> 1'" if removes else "'link a <-> b (bandwidth: 25GB/s)'"
         self._report("E0101", message, token, hint=f"each part begins with 'npu', 'switch' or 'link', as in {example}")

@@ -151,6 +151,15 @@ class Use(Statement, rule="use"):
     labels: ex.Expr | None
 
 
+class PartDeclaration(Statement, rule="part"):
+    """`part nic[n in 0..4, i in 0..8] = { link gpu[n, i] <-> leaf[i] }`: what fails together, under a name."""
+
+    name: ex.Identifier
+    clauses: tuple[ex.ForClause, ...]
+    parts: tuple[ex.RemovedDevice | ex.RemovedLink, ...]
+    labels: ex.Expr | None
+
+
 # Bodies of collectives and algorithms
 
 
@@ -234,6 +243,20 @@ class Allow(Statement, rule="allow"):
     """`allow congestion`."""
 
     what: ex.Identifier
+
+
+class AnyParts(ex.Node, rule="any_parts"):
+    """`any 2 of (nics, gpus) within node`; count: None for one."""
+
+    count: ex.IntLiteral | None
+    names: tuple[ex.Identifier, ...]
+    within: ex.Identifier | None
+
+
+class Failures(Statement, rule="failures"):
+    """`failures any nic, node[*]`: any of some parts, or parts by name."""
+
+    parts: tuple[AnyParts | ex.Expr, ...]
 
 
 # Bodies of workloads and designs

@@ -6,16 +6,14 @@ graph. This is checked link by link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.automorphisms import link_keys, match_keys
-from collc.graph.coordinates import Coordinates, coordinates_of
+from collc.graph.coordinates import Coordinates, coordinates_of, with_bits
 from collc.kernels.compiled import runs_compiled, version_of
 from collc.kernels.symmetric_paths import spanning_order
 from collc.ten.arrays import Int32Array, Int64Array
@@ -96,25 +94,12 @@ def find_group(network: Network) -> Group | None:
     if not len(out) or len(out) * network.npu_count != network.link_count or not bool(generators.all()):
         return None
     for declared in coordinates_of(network):
-        for coordinates in _with_bits(declared):
+        for coordinates in with_bits(declared):
             successors = np.stack([coordinates.translation(npu) for npu in generators.tolist()])
             link = _links_of_generators(network, successors, kind)
             if link is not None:
                 return Group(coordinates, generators, successors, link, kind)
     return None
-
-
-def _with_bits(coordinates: Coordinates) -> Iterator[Coordinates]:
-    """The coordinates, then those in which the bits of the indices along some axes are axes of their own."""
-    options = [(False, True) if size > 2 and not size & (size - 1) else (False,) for size in coordinates.sizes]
-    for choice in product(*options):
-        sizes: list[int] = []
-        rows: list[Int32Array] = []
-        for size, index, in_bits in zip(coordinates.sizes, coordinates.index, choice, strict=True):
-            bits = range(size.bit_length() - 1) if in_bits else ()
-            sizes += [2 for _ in bits] or [size]
-            rows += [index >> bit & 1 for bit in bits] or [index]
-        yield Coordinates(tuple(sizes), np.stack(rows))
 
 
 def _links_of_generators(network: Network, successors: Int32Array, kind: Int32Array) -> Int32Array | None:

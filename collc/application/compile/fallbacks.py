@@ -1,0 +1,284 @@
+"""Fallbacks of a schedule: for each class of failures that its `failures` name, the schedule without these parts.
+
+A plan is made for the first failure of each class, on the network without its parts, and checked as any schedule is.
+For each other failure, a renaming of the devices takes the first one to it. All renamings are verified.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collc.application.compile.compile_report import ScheduleReport
+from collc.application.compile.planning import BuildInput
+from collc.application.fallbacks.fallback_index import INDEX, KIND, failure_name, moved_npus
+from collc.base.atomic_files import write_file
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, SourceError
+from collc.base.units import format_time
+from collc.base.wording import plural
+from collc.emit.kinds import EMIT_KINDS
+from collc.graph.symmetries import PartClasses, Symmetries, classify_parts, find_symmetries
+from collc.graph.translations import find_translations
+from collc.source.limits import MAX_CLASSES
+from collc.ten.arrays import Int32Array
+from collc.ten.compaction import renumber_demand, without_removed_devices
+from collc.ten.parts import Part
+from collc.verification.renaming_check import is_automorphism, keeps_demand, wrong_renaming
+
+if TYPE_CHECKING:
+    from collc.source.program import FailureSets, ScheduleRequest
+    from collc.ten.network import Network
+
+Build = Callable[[BuildInput], ScheduleReport]
+"""Builds a schedule; errors are in its report."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Failures:
+    """The failures of a schedule in classes. names: of each failure. first: int64[failures], the failure whose plan
+    each one uses. words: the symmetries that take that to it. parts: of each failure.
+    """
+
+    names: list[str]
+    parts: list[tuple[Part, ...]]
+    first: list[int]
+    words: list[list[int]]
+
+
+@dataclass(eq=False)
+class FallbackWriter:
+    """Collects the fallbacks of the schedules of a program for one index.
+
+    sets: what schedules with the same failures share. schedules: what each has of its own.
+    """
+
+    sets: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    schedules: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def add(self, given: BuildInput, report: ScheduleReport, build: Build) -> list[ScheduleReport]:
+        """Plan the fallbacks of a schedule whose report is given; returns the reports of those that have a plan, after
+        that of the schedule itself, with remarks.
+
+        Raises SourceError if its failures are of too many classes.
+        """
+        request = given.request
+        assert request.failures is not None
+        symmetries = find_symmetries(request.network, lambda npus: keeps_demand(request.demand, npus))
+        failures = _classify(request.failures, request.network, symmetries)
+        _verify_renamings(request, request.failures, symmetries, failures)
+        first = sorted({*failures.first})
+        plans: list[dict[str, Any]] = []
+        reports: list[ScheduleReport] = []
+        notes: list[str] = []
+        for number, row in enumerate(first):
+            parts, name = failures.parts[row], _plan_name(request.name, failures.names[row])
+            given.progress(number / len(first), f"planning without {failures.names[row]}")
+            fallback, reason = _build(given, parts, name, build)
+            plans.append(_plan_of(name, fallback, reason, given.settings.output))
+            count = failures.first.count(row)
+            alike = f", as of {plural(count - 1, 'other')} alike" if count > 1 else ""
+            if fallback is None:
+                notes.append(f"the failure of {failures.names[row]}{alike}: no plan: {reason}")
+                continue
+            reports.append(replace(fallback, notes=()))
+            notes.append(f"the failure of {failures.names[row]}{alike}: {name}, {_slowdown(fallback, report)}")
+        own = _set_of(request, request.failures, symmetries, failures)
+        if own not in self.sets:
+            self.sets.append(own)
+        everyone = all(np.array_equal(run.group, request.network.npus) for run in request.demand.runs)
+        self.schedules.append(
+            {
+                "name": request.name,
+                "set": self.sets.index(own),
+                "groups": None if everyone else [run.group.tolist() for run in request.demand.runs],
+                "files": [_relative(path, given.settings.output) for path in report.files],
+                "time_ps": report.time_ps,
+                "plans": plans,
+            }
+        )
+        return [replace(report, notes=(*report.notes, *notes)), *reports]
+
+    def write(self, folder: Path) -> Path:
+        """Write the index; returns its path."""
+        path = folder / INDEX
+        lines = [f'{{"kind": {json.dumps(KIND)},\n"sets": [']
+        lines.append(",\n".join(map(_set_text, self.sets)))
+        lines += ["],", '"schedules": [', ",\n".join(map(json.dumps, self.schedules)), "]}"]
+        write_file(path, "\n".join(lines) + "\n")
+        return path
+
+
+def _set_text(own: dict[str, Any]) -> str:
+    """The text of a set, with a line for each failure."""
+    head = {key: value for key, value in own.items() if key != "failures"}
+    rows = [f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in own["failures"].items()]
+    return json.dumps(head)[:-1] + ', "failures": {\n' + ",\n".join(rows) + "\n}}"
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _plan_name(schedule: str, failure: str) -> str:
+    """The name of a fallback, which is a name for files too."""
+    return f"{schedule}-without-" + re.sub(r"[^A-Za-z0-9]+", "-", failure).strip("-")
+
+
+def _slowdown(fallback: ScheduleReport, report: ScheduleReport) -> str:
+    if not fallback.time_ps or not report.time_ps:
+        return "failed"
+    return f"{format_time(fallback.time_ps)}, {fallback.time_ps / report.time_ps:.3f} times that of {report.name}"
+
+
+def _classify(sets: FailureSets, network: Network, symmetries: Symmetries) -> _Failures:
+    """The classes of all failures. Raises SourceError if they are too many."""
+    failures = _Failures([], [], [], [])
+    for rows in sets.members:
+        classes = classify_parts(network, sets.parts, rows, symmetries.all, MAX_CLASSES)
+        if (classes.number < 0).any():
+            message = f"the failures are of more than {MAX_CLASSES:,} classes, each with a plan of its own"
+            hint = "name fewer failures, or a network with more symmetry"
+            raise SourceError(Diagnostic("E0616", message, sets.span, hint=hint))
+        base = len(failures.names)
+        first = np.unique(classes.number, return_index=True)[1][classes.number]
+        failures.first.extend((first + base).tolist())
+        failures.words.extend(_words(classes))
+        for row in rows.tolist():
+            parts = tuple(sets.parts[int(part)] for part in row)
+            failures.parts.append(parts)
+            failures.names.append(failure_name([part.name for part in parts]))
+    return failures
+
+
+def _words(classes: PartClasses) -> list[list[int]]:
+    return [classes.words(row) for row in range(len(classes.number))]
+
+
+def _verify_renamings(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries, failures: _Failures) -> None:
+    """Check each renaming as a reader of the index applies it. Raises CheckFailed if one is wrong."""
+    network, demand = request.network, request.demand
+    wrong = [
+        move
+        for move, devices in symmetries.all
+        if not is_automorphism(network, devices)
+        or not keeps_demand(demand, devices[: network.npu_count])
+        or not np.array_equal(_npus_after(symmetries, [move]), devices[: network.npu_count])
+    ]
+    base = 0
+    for rows in sets.members:
+        own = slice(base, base + len(rows))
+        words = [[symmetries.all[number].devices for number in word] for word in failures.words[own]]
+        row = -1 if wrong else wrong_renaming(sets.parts, rows, np.array(failures.first[own]) - base, words)
+        if wrong or row >= 0:
+            what = f"the symmetry {wrong[0]}" if wrong else f"the renaming for {failures.names[base + row]}"
+            raise CheckFailed(Diagnostic("V0112", f"{what} of '{request.name}' is wrong", sets.span))
+        base += len(rows)
+
+
+def _npus_after(symmetries: Symmetries, moves: Sequence[Sequence[object]]) -> Int32Array:
+    coordinates = symmetries.coordinates
+    assert coordinates is not None
+    return np.array(moved_npus(coordinates.sizes, coordinates.places.tolist(), moves), np.int32)
+
+
+def _build(given: BuildInput, parts: tuple[Part, ...], name: str, build: Build) -> tuple[ScheduleReport | None, str]:
+    """(the report of the schedule without some parts, ""), or (None, why there is no plan)."""
+    failures = given.request.failures
+    assert failures is not None
+    settings = replace(given.settings, emit=(), prove=False, certificate=None)
+    emits = tuple(
+        replace(emit, path=f"fallbacks/{name}/{EMIT_KINDS[emit.kind].path(emit.path, name)}") for emit in given.emits
+    )
+    try:
+        request = _compact_request(replace(failures.request(parts), name=name, emits=emits, checks=()))
+    except CollcError as error:
+        return None, error.diagnostics[0].message
+    report = build(replace(given, request=request, settings=settings))
+    if report.exit in (Exit.DONE, Exit.CHECK_FAILED):
+        return report, ""
+    return None, next((d.message for d in report.diagnostics if not d.warning), "no schedule was found")
+
+
+def _compact_request(request: ScheduleRequest) -> ScheduleRequest:
+    """The request on a network without removed devices, if all NPUs are alike there, as those of the other nodes."""
+    network = request.network
+    if len(network.npus) == network.npu_count or any(run.moves is not None for run in request.runs):
+        return request
+    compact, number = without_removed_devices(network)
+    translations = find_translations(compact)
+    if translations is None or translations.count != compact.npu_count:
+        return request
+
+    def renumber(request: ScheduleRequest) -> ScheduleRequest:
+        return replace(request, network=compact, demand=renumber_demand(request.demand, number))
+
+    choice = request.choice
+    if choice is not None:
+        build = choice.request
+
+        def build_renumbered(count: int) -> ScheduleRequest:
+            return renumber(build(count))
+
+        choice = replace(choice, request=build_renumbered)
+    return replace(renumber(request), choice=choice)
+
+
+def _plan_of(name: str, report: ScheduleReport | None, reason: str, folder: Path) -> dict[str, Any]:
+    """What the index says of the plan of a class."""
+    if report is None or report.time_ps is None:
+        return {"name": name, "reason": reason or "it failed its checks"}
+    return {
+        "name": name,
+        "files": [_relative(path, folder) for path in report.files],
+        "time_ps": report.time_ps,
+        "ideal_ps": report.ideal_ps,
+    }
+
+
+def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries, failures: _Failures) -> dict[str, Any]:
+    """What the index says of the failures, their classes and the network."""
+    network = request.network
+    first = sorted({*failures.first})
+    number = {row: k for k, row in enumerate(first)}
+    coordinates = symmetries.coordinates
+    places: list[int] = [] if coordinates is None else coordinates.places.tolist()
+    npus = range(network.npu_count)
+    aliases = {name: sets.parts[part].name for name, part in sets.names.items() if name != sets.parts[part].name}
+    aliases |= {part.label: part.name for part in sets.parts if part.label}
+    contained = {part.name: [d for d in part.devices if d in npus] for part in sets.parts}
+    return {
+        "network": network.name,
+        "npus": [network.device_name(npu) for npu in npus],
+        "sizes": [] if coordinates is None else [*coordinates.sizes],
+        "places": None if places in ([], [*npus]) else places,
+        "hosts": _hosts(network),
+        "aliases": aliases,
+        "contains": {name: own for name, own in contained.items() if len(own) > 1},
+        "classes": [
+            {
+                "failure": failures.names[row],
+                "lost": sorted({d for part in failures.parts[row] for d in part.devices if d in npus}),
+            }
+            for row in first
+        ],
+        "failures": {
+            name: [number[own], *(symmetries.all[move].move for move in word)]
+            for name, own, word in zip(failures.names, failures.first, failures.words, strict=True)
+        },
+    }
+
+
+def _hosts(network: Network) -> dict[str, list[int]]:
+    """The NPUs of each host, in order, as far as labels say."""
+    hosts: dict[str, list[int]] = {}
+    for npu in range(network.npu_count):
+        host, slash, _ = network.real_name(npu).rpartition("/")
+        if slash:
+            hosts.setdefault(host, []).append(npu)
+    return hosts

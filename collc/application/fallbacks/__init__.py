@@ -1,0 +1,1 @@
+"""`collc fallback`: the plans that are ready for a failure."""

@@ -1,0 +1,72 @@
+"""The input and the output of one call as rows of chunks, for arrays of NumPy and tensors of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from collc.runtime.collectives import INPUT, OUTPUT, SCRATCH, TOTAL, blocks_of
+from collc.runtime.rounds import RankRounds, Rows
+from collc.runtime.run_program import RunProgram
+
+
+class Buffers:
+    """What a program reads and writes in a call: the caller's memory if its blocks divide into chunks.
+
+    Else each block is padded in memory of its own. A program that is only for the other placement than the call gets
+    copies, too. inplace: whether it runs in place. elements: of a chunk. source, target: vectors.
+    """
+
+    def __init__(
+        self,
+        program: RunProgram,
+        rank: int,
+        given: Any,  # noqa: ANN401
+        taken: Any,  # noqa: ANN401
+        zeros: Callable[[Any, int], Any],
+        address: Callable[[Any], int],
+    ) -> None:
+        """given, taken: input and output, as vectors. zeros: makes a vector of zeros of an array's type. address: of
+        the first element of an array.
+        """
+        chunks = program.chunks_per_loop // (program.ranks if program.coll in TOTAL else 1)
+        blocks = self._blocks = blocks_of(program.coll, program.ranks)
+        length = self._length = len(given) // blocks[INPUT]
+        self.elements = -(-length // chunks)
+        padded = self.elements * chunks
+        pads, own = padded != length, slice(rank * padded, (rank + 1) * padded)
+        first, second = (given, taken) if blocks[INPUT] <= blocks[OUTPUT] else (taken, given)
+        offset = rank * length if blocks[INPUT] != blocks[OUTPUT] else 0
+        joined = address(first) == address(second[offset:])
+        self.inplace = program.in_place and (joined or not program.out_of_place)
+        if not self.inplace:
+            self.source = zeros(given, blocks[INPUT] * padded) if pads or joined else given
+            self.target = zeros(taken, blocks[OUTPUT] * padded) if pads else taken
+        elif blocks[INPUT] > blocks[OUTPUT]:  # the input of the caller stays as it is
+            self.source = given if joined and not pads else zeros(given, blocks[INPUT] * padded)
+            self.target = self.source[own]
+        else:
+            self.target = zeros(taken, blocks[OUTPUT] * padded) if pads else taken
+            self.source = self.target[own] if blocks[INPUT] < blocks[OUTPUT] else self.target
+        self._loads = address(self.source) != address(given)
+        self._stores = address(self.target) != address(taken)
+        self._given, self._taken = given, taken
+
+    def rows(self, rounds: RankRounds, zeros: Callable[[Any, int], Any]) -> Rows:
+        """The memory of the program. zeros: makes the vector of its scratch and spare slots."""
+        kept = [size for _, size in rounds.buffers[SCRATCH:]]
+        scratch = zeros(self.source, sum(kept) * self.elements).reshape(-1, self.elements)
+        vectors = self.source.reshape(-1, self.elements), self.target.reshape(-1, self.elements)
+        return Rows(rounds, (*vectors, scratch[: kept[0]], scratch[kept[0] :]))
+
+    def load(self) -> None:
+        """Copy the input, if the program does not read it where it is."""
+        if self._loads:
+            rows = self.source.reshape(self._blocks[INPUT], -1)
+            rows[:, : self._length] = self._given.reshape(self._blocks[INPUT], -1)
+
+    def store(self) -> None:
+        """Copy the output, if the program does not write it where it is."""
+        if self._stores:
+            rows = self.target.reshape(self._blocks[OUTPUT], -1)
+            self._taken.reshape(self._blocks[OUTPUT], -1)[:] = rows[:, : self._length]

@@ -1,0 +1,86 @@
+"""A folder of run files: which one serves a call of a group of processes."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collc.runtime.rounds import RankRounds, rounds_of
+from collc.runtime.run_program import RunProgram
+
+LOG = logging.getLogger("collc")
+
+
+@dataclass(frozen=True, eq=False)
+class Schedules:
+    """The run files of a folder, for one group. rank, ranks: of this process, and how many there are. npus: the names
+    of the NPUs of the group, by rank; () if they are not known.
+
+    counts: calls by collective, and by the file that served them or the reason why none did.
+    """
+
+    files: tuple[tuple[str, RunProgram], ...]
+    digest: str
+    rank: int
+    ranks: int
+    npus: tuple[str, ...] = ()
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    _rounds: dict[tuple[str, bool], RankRounds] = field(default_factory=dict[tuple[str, bool], RankRounds])
+
+    @staticmethod
+    def read(folder: Path | None, rank: int, ranks: int, npus: Sequence[str] = ()) -> Schedules:
+        """Read all run files of a folder and the folders in it; None: there are none.
+
+        Raises ValueError, with its name, for a damaged file, OSError for one that cannot be read.
+        """
+        files: list[tuple[str, RunProgram]] = []
+        digest = hashlib.sha256()
+        if folder is not None and not folder.is_dir():
+            raise FileNotFoundError(f"no folder of schedules: {folder}")
+        for path in sorted(folder.rglob("*.run")) if folder is not None else ():
+            data, name = path.read_bytes(), path.relative_to(folder or path).as_posix()
+            digest.update(name.encode() + hashlib.sha256(data).digest())
+            try:
+                files.append((name, RunProgram.from_bytes(data)))
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
+        return Schedules(tuple(files), digest.hexdigest(), rank, ranks, tuple(npus))
+
+    def choose(self, coll: str, size: int, root: int = -1) -> tuple[str, RunProgram] | str:
+        """The file for a call, with its name; or the reason why there is none.
+
+        size: bytes of the buffer that the call counts, of all ranks together for All-Gather, Reduce-Scatter and
+        All-to-All. Of several files that fit, the one whose smallest size is the largest.
+        """
+        reason = "no file of the collective"
+        fitting: list[tuple[str, RunProgram]] = []
+        for name, program in self.files:
+            if program.coll != coll:
+                continue
+            if program.ranks != self.ranks:
+                reason = f"no file for {self.ranks} ranks"
+            elif self.npus and self.npus not in (program.npus, program.labels):
+                reason = "no file for the NPUs of the group in their order"
+            elif program.root not in (-1, root):
+                reason = f"no file for root {root}"
+            elif size < program.sizes[0] or 0 < program.sizes[1] < size:
+                reason = f"no file for {size} bytes"
+            else:
+                fitting.append((name, program))
+        return max(fitting, key=lambda pair: pair[1].sizes[0]) if fitting else reason
+
+    def count(self, coll: str, by: str) -> None:
+        """Count a call, and log the first one of its kind."""
+        self.counts[coll, by] += 1
+        if self.counts[coll, by] == 1 and not self.rank:
+            LOG.info("%s: %s", coll, by)
+
+    def rounds(self, name: str, program: RunProgram, *, inplace: bool) -> RankRounds:
+        """The rounds of this rank."""
+        if (name, inplace) not in self._rounds:
+            self._rounds[name, inplace] = rounds_of(program, inplace=inplace)[self.rank]
+        return self._rounds[name, inplace]

@@ -1,0 +1,402 @@
+"""Schedules of collc as a backend of `torch.distributed`.
+
+    import collc.torch
+    dist.init_process_group("collc")        # COLLC_SCHEDULES=out/ names the folder with the run files
+
+A call for which the folder has a file runs as the rounds of the file (`collc.runtime.rounds`), whose messages are the
+inner backend's (gloo). All other calls are the inner backend's; `counts` says how many, and the logger `collc` why.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from collc.runtime.buffers import Buffers
+from collc.runtime.rounds import Round, Rows
+from collc.runtime.run_program import RunProgram
+from collc.runtime.schedules import Schedules
+
+FOLDER = "COLLC_SCHEDULES"
+"""The environment variable with the folder of run files."""
+NPU = "COLLC_NPU"
+"""The environment variable with the name or label of this process's NPU, as in the programs of the files."""
+
+_REDUCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
+    dist.ReduceOp.SUM: torch.add,
+    dist.ReduceOp.AVG: torch.add,
+    dist.ReduceOp.PRODUCT: torch.mul,
+    dist.ReduceOp.MAX: torch.maximum,
+    dist.ReduceOp.MIN: torch.minimum,
+}
+
+
+class ScheduleError(RuntimeError):
+    """A call that failed: a rank that is gone, or whose message did not come in time."""
+
+
+def counts(group: dist.ProcessGroup | None = None) -> dict[tuple[str, str], int]:
+    """How many calls of a group (the default: of all processes) were served, by collective and by file or reason."""
+    chosen = group or dist.group.WORLD
+    if not isinstance(chosen, ScheduledGroup):
+        raise TypeError(f"not a group of the backend 'collc': {chosen}")
+    return dict(chosen.schedules.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call that a file serves. name: of the file. given, taken: input and output as vectors, which may be one.
+    reduction: function of two tensors. divides: whether the sums are divided by the number of ranks.
+    """
+
+    name: str
+    program: RunProgram
+    given: torch.Tensor
+    taken: torch.Tensor
+    reduction: Callable[..., torch.Tensor]
+    divides: bool
+
+
+@dataclass(slots=True)
+class _Task:
+    """Calls that run one after the other. result: the tensors that they fill. done: has a value when they are over."""
+
+    calls: list[_Call]
+    result: Sequence[torch.Tensor]
+    done: torch.futures.Future[None]
+    error: Exception | None = None
+
+    def outcome(self, _done: object) -> list[torch.Tensor]:
+        """The result. Raises the error, if there was one."""
+        if self.error is not None:
+            raise self.error
+        return list(self.result)
+
+
+class _Work(dist._Work):
+    """What a call returns. torch's own work for a future would not raise the error of the call when one waits."""
+
+    def __init__(self, task: _Task, future: torch.futures.Future[list[torch.Tensor]]) -> None:
+        super().__init__()
+        self._task, self._future = task, future
+
+    def wait(self, timeout: timedelta | None = None) -> bool:  # noqa: ARG002
+        """Wait for the end of the call, which has a time-out of its own. Raises its error."""
+        self._task.done.wait()
+        self._task.outcome(None)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call is over."""
+        return self._task.done.done()
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """The future of the tensors."""
+        return self._future
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors. Raises the error of the call."""
+        return self._task.outcome(None)
+
+
+class ScheduledGroup(dist.ProcessGroup):
+    """A process group that runs schedules, and leaves other calls to gloo.
+
+    Calls run in the order in which they are made: at once if they are synchronous and none is under way, else in one
+    thread. After a call that failed, all further ones fail.
+    """
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)
+        self._rank, self._size, self._timeout = rank, size, timeout
+        inner_store = dist.PrefixStore("gloo", store)
+        self._links = dist.ProcessGroupGloo(inner_store, rank, size, timeout)
+        self.inner = dist.ProcessGroup(inner_store, rank, size)
+        self.inner._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        self.inner._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._links)
+        folder = os.environ.get(FOLDER)
+        self.schedules = Schedules.read(Path(folder) if folder else None, rank, size, self._npus(store))
+        self._check_folder(store)
+        self._scratch: dict[torch.dtype, torch.Tensor] = {}
+        self._failed: ScheduleError | None = None
+        self._name = ""
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def _npus(self, store: dist.Store) -> tuple[str, ...]:
+        """The names of the NPUs by rank; () if the processes do not name them."""
+        store.set(f"npu/{self._rank}", os.environ.get(NPU, ""))
+        names = tuple(store.get(f"npu/{rank}").decode() for rank in range(self._size))
+        if any(names) and not all(names):
+            missing = [rank for rank, name in enumerate(names) if not name]
+            raise ValueError(f"{NPU} is not set on ranks {missing}: set it on all ranks or on none")
+        return names if all(names) else ()
+
+    def _check_folder(self, store: dist.Store) -> None:
+        """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""
+        if not self._rank:
+            store.set("files", self.schedules.digest)
+        if store.get("files").decode() != self.schedules.digest:
+            raise ValueError(f"the files of rank {self._rank} in {FOLDER} differ from the files of rank 0")
+
+    # What torch asks of a group.
+
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._size
+
+    def rank(self) -> int:
+        """The rank of this process."""
+        return self._rank
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """The name of the backend."""
+        return "collc"
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def group_name(self) -> str:
+        """The name that torch gives to the group."""
+        return self._name
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce each tensor in place over all ranks."""
+        opts = opts or dist.AllreduceOptions()
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        calls = [self._call("allreduce", tensor, tensor, op=opts.reduceOp) for tensor in tensors]
+        return self._run("allreduce", calls, tensors, opts, partial(self.inner.allreduce, tensors, opts))
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce each tensor in place over all ranks."""
+        opts = opts or dist.AllreduceCoalescedOptions()
+        calls = [self._call("allreduce", tensor, tensor, op=opts.reduceOp) for tensor in tensors]
+        return self._run("allreduce", calls, tensors, opts, partial(self.inner.allreduce_coalesced, tensors, opts))
+
+    def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        """Concatenate the inputs of all ranks in the output."""
+        calls, more = [self._call("allgather", input, output)], (opts,) if opts else ()
+        return self._run(
+            "allgather", calls, [output], opts, partial(self.inner.all_gather_single, output, input, *more)
+        )
+
+    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """All-Gathers, one after the other."""
+        calls = [self._call("allgather", *pair) for pair in zip(inputs, outputs, strict=True)]
+        inner, more = self.inner.allgather_into_tensor_coalesced, (opts,) if opts else ()
+        return self._run("allgather", calls, outputs, opts, partial(inner, outputs, inputs, *more))
+
+    def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
+        """Reduce the inputs; each rank gets its block."""
+        opts = opts or dist.ReduceScatterOptions()
+        calls = [self._call("reducescatter", input, output, op=opts.reduceOp)]
+        return self._run(
+            "reducescatter", calls, [output], opts, partial(self.inner.reduce_scatter_single, output, input, opts)
+        )
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Reduce-Scatters, one after the other."""
+        opts = opts or dist.ReduceScatterOptions()
+        pairs = zip(inputs, outputs, strict=True)
+        calls = [self._call("reducescatter", *pair, op=opts.reduceOp) for pair in pairs]
+        inner = self.inner.reduce_scatter_tensor_coalesced
+        return self._run("reducescatter", calls, outputs, opts, partial(inner, outputs, inputs, opts))
+
+    def all_to_all_single(
+        self,
+        output: Any,
+        input: Any,
+        output_splits: Any,
+        input_splits: Any,
+        opts: Any = None,
+    ) -> Any:
+        """Send block r of the input to rank r. Splits that are all equal count as none."""
+        equal = all(len(set(splits)) <= 1 for splits in (output_splits, input_splits))
+        calls = [self._call("alltoall", input, output) if equal else "unequal splits"]
+        more = (opts,) if opts else ()
+        inner = partial(self.inner.all_to_all_single, output, input, output_splits, input_splits, *more)
+        return self._run("alltoall", calls, [output], opts, inner)
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
+        """Copy the tensor of the root to all ranks."""
+        opts = opts or dist.BroadcastOptions()
+        calls = [self._call("broadcast", tensor, tensor, opts.rootRank) for tensor in tensors]
+        return self._run("broadcast", calls, tensors, opts, partial(self.inner.broadcast, tensors, opts))
+
+    def reduce(self, tensors: Any, opts: Any = None) -> Any:
+        """Reduce the tensors of all ranks to the root."""
+        opts = opts or dist.ReduceOptions()
+        calls = [self._call("reduce", tensor, tensor, opts.rootRank, opts.reduceOp) for tensor in tensors]
+        return self._run("reduce", calls, tensors, opts, partial(self.inner.reduce, tensors, opts))
+
+    _allgather_base = all_gather_single
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+    alltoall_base = all_to_all_single
+
+    def shutdown(self) -> None:
+        """End the thread of the group, after its calls."""
+        if self._thread is not None:
+            self._tasks.put(None)
+            self._thread.join()
+            self._thread = None
+        self._links.shutdown()
+
+    def abort(self) -> None:
+        """End all connections, so that the calls of the other ranks fail."""
+        self._failed = self._failed or ScheduleError(f"rank {self._rank} aborted the group")
+        self._links.abort()
+
+    # How a call runs.
+
+    def _call(
+        self,
+        coll: str,
+        given: torch.Tensor,
+        taken: torch.Tensor,
+        root: int = -1,
+        op: Any = dist.ReduceOp.SUM,
+    ) -> _Call | str:
+        """The run of a file from an input to an output; or the reason why the inner backend has to do the call."""
+        if not (given.is_contiguous() and taken.is_contiguous() and given.device.type == "cpu"):
+            return "a tensor that is not contiguous, or not in the memory of the host"
+        reduction = next((function for known, function in _REDUCTIONS.items() if op == known), None)
+        if reduction is None or not given.numel():
+            return "no elements, or another reduction"
+        chosen = self.schedules.choose(coll, given.nbytes * (self._size if coll == "allgather" else 1), root)
+        if isinstance(chosen, str):
+            return chosen
+        return _Call(*chosen, given.detach().view(-1), taken.detach().view(-1), reduction, op == dist.ReduceOp.AVG)
+
+    def _run(
+        self,
+        coll: str,
+        calls: list[_Call | str],
+        result: Any,
+        opts: Any,
+        inner: Callable[[], Any],
+    ) -> Any:
+        """Run calls by their files if all have one, else by the inner backend. Returns the work to wait for."""
+        reason = next((call for call in calls if isinstance(call, str)), None)
+        own = [call for call in calls if not isinstance(call, str)]
+        for call in calls:
+            self.schedules.count(coll, reason or call.name)
+        if reason is not None or not own:
+            return inner()
+        with self._lock:
+            alone = not self._waiting and not getattr(opts, "asyncOp", True)
+            self._waiting += 1
+        done: torch.futures.Future[None] = torch.futures.Future()
+        task = _Task(own, result, done)
+        future = done.then(task.outcome)  # an error that is raised in there is raised by all who wait
+        if alone:
+            self._finish(task)
+        else:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="collc", daemon=True)
+                self._thread.start()
+            self._tasks.put(task)
+        if task.error is not None and alone:
+            raise task.error
+        return _Work(task, future)
+
+    def _work(self) -> None:
+        """Run calls until the group ends."""
+        while (task := self._tasks.get()) is not None:
+            self._finish(task)
+
+    def _finish(self, task: _Task) -> None:
+        try:
+            with torch.no_grad():
+                for call in task.calls:
+                    self._execute(call)
+        except Exception as error:
+            task.error = error
+        with self._lock:
+            self._waiting -= 1
+        task.done.set_result(None)
+
+    def _execute(self, call: _Call) -> None:
+        buffers = Buffers(call.program, self._rank, call.given, call.taken, _zeros, torch.Tensor.data_ptr)
+        rounds = self.schedules.rounds(call.name, call.program, inplace=buffers.inplace)
+        buffers.load()
+        self._exchange(call, rounds.rounds, buffers.rows(rounds, self._scratch_of))
+        if call.divides:
+            _divide(buffers.target, self._size)
+        buffers.store()
+
+    def _exchange(self, call: _Call, rounds: Sequence[Round], rows: Rows) -> None:
+        """Execute rounds. Raises ScheduleError if a message fails or does not come in time."""
+        if self._failed is not None:
+            raise self._failed
+        links = self._links
+        for number, step in enumerate(rounds):
+            message, verb = None, ""
+            try:
+                receives = [(links.recv([rows(m.first, m.length)], m.peer, m.number), m) for m in step.receives]
+                sends = [(links.send([rows(m.first, m.length)], m.peer, m.number), m) for m in step.sends]
+                for verb, works in (("a message from", receives), ("room for a message to", sends)):  # noqa: B007
+                    for work, message in works:  # noqa: B007
+                        work.wait()
+            except RuntimeError as error:
+                end = "" if message is None else f", which waits for {verb} rank {message.peer}"
+                where = f"{call.program.coll} of {call.name}, round {number + 1} of {len(rounds)}"
+                self._failed = ScheduleError(f"rank {self._rank}{end} ({where}), failed: {error}")
+                raise self._failed from error
+            for work in step.work:
+                target, first = rows(work.target, work.length), rows(work.first, work.length)
+                if work.second < 0:
+                    target.copy_(first)
+                else:
+                    call.reduction(first, rows(work.second, work.length), out=target)
+
+    def _scratch_of(self, like: torch.Tensor, elements: int) -> torch.Tensor:
+        """Memory for scratch and spare slots, which later calls use again."""
+        kept = self._scratch.get(like.dtype)
+        if kept is None or len(kept) < elements:
+            kept = self._scratch[like.dtype] = torch.empty(elements, dtype=like.dtype)
+        return kept[:elements]
+
+
+def _zeros(like: torch.Tensor, elements: int) -> torch.Tensor:
+    return like.new_zeros(elements)
+
+
+def _divide(sums: torch.Tensor, ranks: int) -> None:
+    """Divide sums by the number of their terms, integers with the result rounded down."""
+    torch.div(sums, ranks, rounding_mode=None if sums.is_floating_point() or sums.is_complex() else "floor", out=sums)
+
+
+def _create(store: dist.Store, rank: int, size: int, timeout: timedelta) -> ScheduledGroup:
+    return ScheduledGroup(store, rank, size, timeout)
+
+
+def _passed_on(name: str) -> Callable[..., Any]:
+    """A call of the inner backend, which is counted."""
+
+    def call(self: ScheduledGroup, *arguments: Any, **options: Any) -> Any:
+        self.schedules.count(name, "left to gloo")
+        return getattr(self.inner, name)(*arguments, **options)
+
+    return call
+
+
+_LISTS = ("allgather", "gather", "scatter", "reduce_scatter", "alltoall")
+for _name in (*_LISTS, "barrier", "send", "recv", "recv_anysource"):
+    setattr(ScheduledGroup, _name, _passed_on(_name))
+
+dist.Backend.register_backend("collc", _create, devices=["cpu"])

@@ -1,0 +1,76 @@
+"""What the ranks of test_mpi.py do: `mpiexec -n RANKS python -m tests.running.mpi_ranks CHECK FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+import collc.mpi
+
+WORLD = MPI.COMM_WORLD
+OPS = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce, "prod": np.multiply.reduce}
+
+
+def results(folder: str) -> None:
+    """Every collective, type, reduction and placement against NumPy."""
+    comm, wrong = collc.mpi.Communicator(WORLD, folder), []
+    rank, ranks = comm.rank, comm.size
+    for dtype in ("float32", "int64", "uint8"):
+        for size in (1, 64, 4099):
+            all_data = np.random.default_rng(size).integers(0, 3, (ranks, ranks * size)).astype(dtype)
+            own = all_data[rank, :size].copy()
+            for op, function in OPS.items():
+                taken = own.copy()
+                comm.all_reduce(taken, op=op)
+                apart = np.zeros_like(own)
+                comm.all_reduce(own, apart, op)
+                wanted = function(all_data[:, :size], axis=0, dtype=dtype)
+                wrong += [f"all_reduce {op} {dtype} {size}"] * (
+                    not (taken == wanted).all() or not (apart == wanted).all()
+                )
+            taken = own.copy()
+            comm.all_reduce(taken, op="avg")
+            total = all_data[:, :size].sum(0, dtype=dtype)
+            wrong += ["avg"] * (not (taken == (total / ranks if dtype == "float32" else total // ranks)).all())
+            taken = np.zeros(ranks * size, dtype)
+            comm.all_gather(own, taken)
+            wrong += ["all_gather"] * (not (taken == all_data[:, :size].reshape(-1)).all())
+            given, taken = all_data[rank].copy(), np.zeros(size, dtype)
+            comm.reduce_scatter(given, taken)
+            block = slice(rank * size, (rank + 1) * size)
+            wrong += ["reduce_scatter"] * (not (taken == all_data[:, block].sum(0, dtype=dtype)).all())
+            wrong += ["input"] * (not (given == all_data[rank]).all())
+            taken = np.zeros(ranks * size, dtype)
+            comm.all_to_all(given, taken)
+            wrong += ["all_to_all"] * (not (taken == all_data[:, block].reshape(-1)).all())
+            for root in (0, 1):
+                taken = own.copy()
+                comm.broadcast(taken, root)
+                wrong += [f"broadcast {root}"] * (not (taken == all_data[root, :size]).all())
+            call = comm.prepare("allreduce", own, apart)
+            for _ in range(3):
+                apart[:] = 0
+                call()
+                wrong += ["prepared"] * (not (apart == all_data[:, :size].sum(0, dtype=dtype)).all())
+            comm.reduce(own, apart, root=1)
+            wrong += ["reduce"] * (rank == 1 and not (apart == all_data[:, :size].sum(0, dtype=dtype)).all())
+    served = sorted({f"{coll}: {by}" for coll, by in comm.counts})
+    print(f"rank {rank} wrong {wrong} served {served}", flush=True)
+
+
+def silent(folder: str) -> None:
+    """The last rank makes no call; the others say for whom they wait."""
+    comm = collc.mpi.Communicator(WORLD, folder, seconds=1)
+    if comm.rank < comm.size - 1:
+        try:
+            comm.all_reduce(np.ones(8))
+        except collc.mpi.ScheduleError as error:
+            print(error, flush=True)
+            WORLD.Abort(3)
+    WORLD.Barrier()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2])

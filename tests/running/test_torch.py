@@ -1,0 +1,103 @@
+"""The backend of torch.distributed: results, training, errors and the choice of files. Needs collc[torch]."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import collc
+from tests.running.test_rounds import ROOT, SCHEDULES
+
+torch = pytest.importorskip("torch", reason="collc[torch] is not installed: the backend of PyTorch is not tested")
+
+NETS = {
+    4: "ring(4, bandwidth: 50GB/s, latency: 1us)",
+    8: "hypercube(3, bandwidth: 50GB/s, latency: 1us)",
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[int, Path]:
+    made = {}
+    for ranks, net in NETS.items():
+        made[ranks] = tmp_path_factory.mktemp(f"schedules{ranks}")
+        collc.compile_text(SCHEDULES.replace("NET", net), output=made[ranks])
+    return made
+
+
+def ranks_of(check: str, ranks: int, folder: Path) -> list[dict]:
+    (folder / "rendezvous").unlink(missing_ok=True)
+    environment = os.environ | {"COLLC_SCHEDULES": str(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.running.torch_ranks", check, str(ranks), str(folder)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_every_call_gives_what_one_process_computes(folders):
+    ranks = 4
+    answers = ranks_of("collectives", ranks, folders[ranks])
+    assert len(answers) == ranks
+    assert [answer["wrong"] for answer in answers] == [[]] * ranks
+    counts = answers[0]["counts"]
+    served = {name: count for name, count in counts.items() if name.endswith(".run")}
+    assert served.keys() == {"allreduce: ar.run", "allgather: ag.run", "reducescatter: rs.run", "alltoall: aa.run", "broadcast: bc.run"}  # fmt: skip # noqa: E501
+    assert counts["broadcast: no file for root 1"] == 12
+    assert counts["allgather: left to gloo"] == 1
+    assert counts["allreduce: a tensor that is not contiguous, or not in the memory of the host"] == 1
+
+
+@pytest.mark.parametrize("ranks", NETS)
+def test_training_equals_one_process(folders, ranks):
+    answers = ranks_of("training", ranks, folders[ranks])
+    for answer in answers:
+        assert max(answer["differences"].values()) < 1e-12, answer
+        assert answer["counts"]["allreduce: ar.run"] >= 3
+        assert answer["counts"]["allgather: ag.run"] >= 3
+        assert answer["counts"]["reducescatter: rs.run"] >= 3
+        assert answer["digests"][0] == answer["digests"][1], "not bit-equal from run to run"
+    assert len({tuple(answer["digests"]) for answer in answers}) == 1
+
+
+def test_a_rank_that_is_gone_is_named(folders):
+    answers = ranks_of("lost", 4, folders[4])
+    assert len(answers) == 3
+    for answer in answers:
+        assert len(answer["messages"]) == 2
+        assert all(
+            re.search(rf"rank {answer['rank']}.*allreduce of ar.run, round", text) for text in answer["messages"]
+        )
+
+
+def test_files_that_differ():
+    from torch.distributed import HashStore
+
+    from collc.torch import ScheduledGroup
+
+    store = HashStore()
+    group = ScheduledGroup._check_folder
+
+    class Files:
+        _rank = 1
+        schedules = type("S", (), {"digest": "mine"})
+
+    store.set("files", "theirs")
+    with pytest.raises(ValueError, match="rank 1 in COLLC_SCHEDULES differ from the files of rank 0"):
+        group(Files(), store)
+
+
+def test_the_example(tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "examples" / "pytorch_ddp.py")]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment, timeout=240, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "allreduce: 20 calls by gradients.run" in done.stdout
+    assert float(done.stdout.partition("step 20: loss ")[2].split()[0]) < 60

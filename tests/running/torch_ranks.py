@@ -1,0 +1,184 @@
+"""What the processes of test_torch.py do: `python -m tests.running.torch_ranks CHECK RANKS FOLDER`. Prints JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+import warnings
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch import multiprocessing, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+DTYPES = (torch.float32, torch.bfloat16, torch.int32, torch.uint8)
+SIZES = (1, 64, 4099)
+
+
+def numbers(rank: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Small whole numbers, whose sums and products every type holds exactly."""
+    return torch.randint(0, 3, (count,), generator=torch.Generator().manual_seed(rank)).to(dtype)
+
+
+def collectives(rank: int, ranks: int) -> dict:
+    """Every call, type, reduction and placement against what torch computes in one process."""
+    wrong: list[str] = []
+
+    def compare(what: str, got: torch.Tensor, wanted: torch.Tensor) -> None:
+        if not torch.equal(got, wanted.to(got.dtype)):
+            wrong.append(what)
+
+    for dtype in DTYPES:
+        for size in SIZES:
+            given = [numbers(number, size, dtype) for number in range(ranks)]
+            long = torch.stack(given).double()
+            named = {"SUM": long.sum(0), "MAX": long.amax(0), "MIN": long.amin(0), "PRODUCT": long.prod(0)}
+            named["AVG"] = long.mean(0) if dtype.is_floating_point else long.mean(0).floor()
+            for op, wanted in named.items():
+                tensor = given[rank].clone()
+                dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
+                compare(f"all_reduce {op} {dtype} {size}", tensor, wanted)
+            kept = given[rank].clone()
+            out = torch.zeros(ranks * size, dtype=dtype)
+            dist.all_gather_single(out, kept)
+            compare(f"all_gather {dtype} {size}", out, torch.cat(given))
+            own = slice(rank * size, (rank + 1) * size)
+            out.zero_()
+            out[own] = kept
+            dist.all_gather_single(out, out[own])
+            compare(f"all_gather in place {dtype} {size}", out, torch.cat(given))
+            blocks = [numbers(number + 50, ranks * size, dtype) for number in range(ranks)]
+            summed = torch.stack(blocks).double().sum(0)[own]
+            tensor, out = blocks[rank].clone(), torch.zeros(size, dtype=dtype)
+            dist.reduce_scatter_single(out, tensor)
+            compare(f"reduce_scatter {dtype} {size}", out, summed)
+            compare(f"input of reduce_scatter {dtype} {size}", tensor, blocks[rank])
+            dist.reduce_scatter_single(tensor[own], tensor)
+            compare(f"reduce_scatter in place {dtype} {size}", tensor[own], summed)
+            out = torch.zeros(ranks * size, dtype=dtype)
+            dist.all_to_all_single(out, blocks[rank], [size] * ranks, [size] * ranks)
+            compare(f"all_to_all {dtype} {size}", out, torch.cat([block[own] for block in blocks]))
+            for root in (0, 1):
+                tensor = given[rank].clone()
+                dist.broadcast(tensor, root)
+                compare(f"broadcast {root} {dtype} {size}", tensor, given[root])
+            tensors = [given[rank].clone() for _ in range(3)]
+            for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+                work.wait()
+            for tensor in tensors:
+                compare(f"async {dtype} {size}", tensor, named["SUM"])
+    pair = dist.new_group([0, 1])
+    if rank < 2:
+        tensor = torch.full((4,), float(rank))
+        dist.all_reduce(tensor, group=pair)
+        compare("new_group", tensor, torch.ones(4))
+    lists = [torch.zeros(2) for _ in range(ranks)]
+    dist.all_gather(lists, torch.full((2,), float(rank)))
+    compare("lists", torch.stack(lists), torch.arange(ranks)[:, None].expand(-1, 2))
+    transposed = torch.ones(4, 3).t()
+    dist.all_reduce(transposed)
+    compare("strides", transposed, torch.full((3, 4), float(ranks)))
+    return {"wrong": wrong}
+
+
+def model() -> nn.Sequential:
+    """A small model, equal on all ranks."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 40), nn.Tanh(), nn.Linear(40, 16)).double()
+
+
+def train(parallel: nn.Module, inputs: torch.Tensor) -> None:
+    """Three steps."""
+    optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        parallel(inputs).square().mean().backward()
+        optimizer.step()
+
+
+def full(parameters: list) -> torch.Tensor:
+    """All parameters in one vector."""
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in parameters]
+    return torch.cat([p.detach().reshape(-1) for p in whole])
+
+
+def training(rank: int, ranks: int) -> dict:
+    """DDP, FSDP2, tensor parallel and compiled functional collectives against one process."""
+    inputs = torch.randn(4 * ranks, 16, generator=torch.Generator().manual_seed(1)).double()
+    alone, mesh = model(), init_device_mesh("cpu", (ranks,))
+    train(alone, inputs)
+    wanted, differences, digests = full(list(alone.parameters())), {}, []
+    for _ in range(2):
+        ddp, fsdp, tensor_parallel, found = DistributedDataParallel(model()), model(), model(), []
+        for layer in fsdp:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, mesh=mesh)
+        fully_shard(fsdp, mesh=mesh)
+        parallelize_module(tensor_parallel, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        own = inputs[4 * rank : 4 * rank + 4]
+        for name, parallel, given in (("ddp", ddp, own), ("fsdp", fsdp, own), ("tensor", tensor_parallel, inputs)):
+            train(parallel, given)
+            found.append(full(list(parallel.parameters())))
+            differences[name] = float((found[-1] - wanted).abs().max())
+        digests.append(hashlib.sha256(full(found).numpy().tobytes()).hexdigest())
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        reduced = functional.all_reduce(x * 2, "sum", dist.group.WORLD)
+        gathered = functional.all_gather_tensor(reduced, 0, dist.group.WORLD)
+        return functional.reduce_scatter_tensor(gathered, "sum", 0, dist.group.WORLD) + 1
+
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+    x = torch.full((8,), float(rank + 1), dtype=torch.float64)
+    total = ranks * (ranks + 1)
+    differences["compiled"] = float((compiled(x) - (total * ranks + 1)).abs().max())
+    return {"differences": differences, "digests": digests}
+
+
+def lost(rank: int, ranks: int) -> dict:
+    """One rank leaves; the others get an error that names a rank, and further calls fail too."""
+    dist.all_reduce(torch.ones(8))
+    if rank == ranks - 1:
+        os._exit(0)
+    messages = []
+    for is_async in (False, True):
+        try:
+            work = dist.all_reduce(torch.ones(8), async_op=is_async)
+            if is_async:
+                work.wait()
+        except RuntimeError as error:
+            messages.append(str(error))
+    tell({"rank": rank, "messages": messages})
+    time.sleep(2)
+    os._exit(0)
+
+
+def tell(answer: dict) -> None:
+    """Print in one piece, since other ranks print too."""
+    os.write(1, (json.dumps(answer) + "\n").encode())
+
+
+def run(rank: int, check: str, ranks: int, folder: str) -> None:
+    """One rank."""
+    import collc.torch
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    init = f"file://{folder}/rendezvous"
+    dist.init_process_group("collc", init_method=init, rank=rank, world_size=ranks, timeout=timedelta(seconds=60))
+    answer = globals()[check](rank, ranks)
+    counts = {f"{coll}: {by}": count for (coll, by), count in collc.torch.counts().items()}
+    tell(answer | {"rank": rank, "counts": counts})
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    multiprocessing.spawn(run, (sys.argv[1], int(sys.argv[2]), sys.argv[3]), nprocs=int(sys.argv[2]))
