@@ -22,9 +22,10 @@ class LinkUse:
     """What is on the links of a network, one row for each time that a link is occupied, in order of begin.
 
     link: int32. begin, free, arrive: int64, picoseconds at which a chunk or message enters the link, at which the link
-    is free again, and at which it has arrived. size: int64, bytes. owner: int32, the NPU that decides the colour.
-    owners: what these are, in words. reduce, kept: bool, whether what arrives is added, or only kept apart. name: the
-    name of what a row carries. time: picoseconds of all.
+    is free again, and at which it has arrived. size: int64, bytes. item: int32, the number of the chunk or message.
+    item_name: its name. owner: int32, the NPU that decides the colour. owners: what these are, in words. reduce, kept:
+    bool, whether what arrives is added, or only kept apart. time: picoseconds of all. holders: the NPUs that hold an
+    item at the start; None if that is not known.
     """
 
     network: Network
@@ -33,15 +34,21 @@ class LinkUse:
     free: Int64Array
     arrive: Int64Array
     size: Int64Array
+    item: Int32Array
+    item_name: Callable[[int], str]
     owner: Int32Array
     owners: str
     reduce: BoolArray
     kept: BoolArray
-    name: Callable[[int], str]
     time: int
+    holders: Callable[[int], Int32Array] | None = None
 
     def __len__(self) -> int:
         return len(self.link)
+
+    def name(self, row: int) -> str:
+        """The name of what a row carries."""
+        return self.item_name(int(self.item[row]))
 
     @cached_property
     def bytes_per_link(self) -> Int64Array:
@@ -87,12 +94,14 @@ def use_of_schedule(module: Module) -> LinkUse:
         free=rows.start + clock.busy_of(rows),
         arrive=arrive,
         size=demand.chunks.size[rows.chunk],
+        item=rows.chunk,
+        item_name=demand.chunk_name,
         owner=_owners(demand)[rows.chunk],
         owners="where a sum ends" if bool(rows.reduce.any()) else "where a chunk begins",
         reduce=rows.adds,
         kept=rows.keeps,
-        name=lambda row: demand.chunk_name(int(rows.chunk[row])),
         time=int(arrive.max(initial=0)),
+        holders=lambda chunk: demand.chunks.sets[int(demand.chunks.pre[chunk])],
     )
 
 
@@ -119,8 +128,8 @@ def use_of_simulation(simulation: Simulation) -> LinkUse:
     task, link, begin = task[order], hops.link[order], hops.begin[order] * simulation.unit
     network = simulation.network
 
-    def name(row: int) -> str:
-        ends = (int(simulation.graph.source[task[row]]), int(simulation.graph.target[task[row]]))
+    def message_name(number: int) -> str:
+        ends = (int(simulation.graph.source[number]), int(simulation.graph.target[number]))
         return f"message {network.shown_name(ends[0])} to {network.shown_name(ends[1])}"
 
     return LinkUse(
@@ -130,10 +139,11 @@ def use_of_simulation(simulation: Simulation) -> LinkUse:
         free=begin + hops.busy[order] * simulation.unit,
         arrive=begin + hops.delay[order] * simulation.unit,
         size=simulation.graph.size[task],
+        item=task.astype(np.int32),
+        item_name=message_name,
         owner=simulation.graph.source[task].astype(np.int32),
         owners="that sends",
         reduce=np.zeros(len(task), np.bool_),
         kept=np.zeros(len(task), np.bool_),
-        name=name,
         time=simulation.time_ps,
     )

@@ -54,8 +54,7 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     """
     layout = layout_of(network)
     lines = [line for line in _lines(network, load is not None) if {line.source, line.target} <= layout.points.keys()]
-    pairs = sorted({(min(pair), max(pair)) for pair in network.removed.tolist()})
-    removed = [_Line(*pair, 0, [], both=True) for pair in pairs if layout.points.keys() >= {*pair}]
+    removed = _removed_lines(network, layout)
     if load is None:
         names, top = _kind_legend(network, lines, removed)
     else:
@@ -74,6 +73,36 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     switches = int(network.present[network.npu_count :].sum())
     counts = f"{plural(len(network.npus), 'NPU')}, {switches} switches, {plural(network.link_count, 'link')}"
     return Picture(WIDTH, height, join_lines(body), title or network.name, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnNetwork:
+    """The places of devices and links in a picture.
+
+    layout: of the devices. lines: (source, target, links, path) of each direction, the path as in SVG, empty if an end
+    is not drawn. removed: the paths of removed links.
+    """
+
+    layout: Layout
+    lines: list[tuple[int, int, list[int], str]]
+    removed: list[str]
+
+
+def drawn_network(network: Network) -> DrawnNetwork:
+    """The places of devices and of links in each direction, as `network_picture` draws them with a load."""
+    layout = layout_of(network)
+    lines = _lines(network, directed=True)
+    drawn = [line for line in lines if {line.source, line.target} <= layout.points.keys()]
+    removed = _removed_lines(network, layout)
+    paths = iter(_Shapes(network, layout, np.zeros(network.link_count, np.int64)).paths([*drawn, *removed]))
+    path_of = {(line.source, line.target): path for line, path in zip(drawn, paths, strict=False)}
+    rows = [(line.source, line.target, line.links, path_of.get((line.source, line.target), "")) for line in lines]
+    return DrawnNetwork(layout, rows, list(paths))
+
+
+def _removed_lines(network: Network, layout: Layout) -> list[_Line]:
+    pairs = sorted({(min(pair), max(pair)) for pair in network.removed.tolist()})
+    return [_Line(*pair, 0, [], both=True) for pair in pairs if layout.points.keys() >= {*pair}]
 
 
 def _lines(network: Network, directed: bool) -> list[_Line]:
@@ -162,23 +191,22 @@ class _Shapes:
 
     def lines(self, lines: list[_Line]) -> Iterator[str]:
         """All lines; if there are many, those that look alike as one shape without tooltips."""
-        points, load = self.layout.points, self.load
+        load = self.load
         position = _kinds_by_rate(self.network)
         # Lines between groups that cross can be told apart if they are thin.
         most_wide = 1.0 if self.layout.cell else min(1.0, max(0.2, 100 / max(1, len(lines))))
-        shortest = min((math.dist(points[line.source], points[line.target]) for line in lines), default=0.0)
-        devices = np.array(list(points.values()))
+        paths = self.paths(lines)
         alike: dict[int, list[str]] = defaultdict(list)
         most = 0 if load is None else int(load.max(initial=0))
         carried = [0 if load is None else int(load[line.links].sum()) for line in lines]
         for k in sorted(range(len(lines)), key=carried.__getitem__):  # so that the brightest are on top
             line = lines[k]
-            path = self._path(line, bends=self._must_bend(line, devices, shortest))
+            path = paths[k]
             look = position[line.kind] if load is None else level_of(carried[k], most)
             if len(lines) > MOST_MARKS:
                 alike[look].append(path)
             else:
-                target = f'<path class="hit" stroke="transparent" stroke-width="7" d="{path}"/>'
+                target = f'<path class="hit" d="{path}"/>'
                 ends = " -> ".join(self.network.shown_name(device) for device in (line.source, line.target))
                 lanes = f" ({len(line.links)} links)" if len(line.links) > 1 + line.both else ""
                 kind = kind_label(self.network.kinds[line.kind])
@@ -189,11 +217,16 @@ class _Shapes:
             kind = next((kind for kind, place in position.items() if place == look), 0)
             yield self._draw("".join(alike[look]), look, kind, most_wide)
 
+    def paths(self, lines: list[_Line]) -> list[str]:
+        """The path of each line, as in SVG."""
+        points = self.layout.points
+        shortest = min((math.dist(points[line.source], points[line.target]) for line in lines), default=0.0)
+        devices = np.array(list(points.values()))
+        return [self._path(line, bends=self._must_bend(line, devices, shortest)) for line in lines]
+
     def removed_lines(self, lines: list[_Line]) -> Iterator[str]:
         """The links that were removed, such as those that failed."""
-        devices = np.array(list(self.layout.points.values()))
-        for line in lines:
-            path = self._path(line, bends=self._must_bend(line, devices, self.layout.cell))
+        for line, path in zip(lines, self.paths(lines), strict=True):
             ends = " - ".join(self.network.shown_name(device) for device in (line.source, line.target))
             yield mark(f"{ends}: removed", _removed_stroke(path))
 

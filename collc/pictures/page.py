@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from collc.base.tables import Table
+from collc.pictures.moving_picture import Clip
 from collc.pictures.picture import WIDTH, Picture, Theme, attribute, colors_of, escape_text, style_sheet
 
 _FOLDER: Final = Path(__file__).parent
@@ -39,7 +41,19 @@ class Remarks:
     code: bool = False
 
 
-Block = Figure | Table | Facts | Remarks
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """Pictures that move on one clock: the first, and one that can be shown beside it.
+
+    words: what they show, for those who do not see them. caption: a sentence below.
+    """
+
+    clips: Sequence[Clip]
+    words: str
+    caption: str = ""
+
+
+Block = Figure | Table | Facts | Remarks | Moving
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +100,13 @@ class Page:
             f"<title>{escape_text(self.title)}</title>\n<style>\n{_styles()}</style>\n</head>\n<body>\n"
             f"<header><h1>{escape_text(self.title)}</h1>{subtitle}</header>\n<main>\n{inner}\n</main>\n"
             f'<footer>{escape_text(self.footer)}</footer>\n<div id="tip" role="tooltip" hidden></div>\n'
-            f"<script>\n{(_FOLDER / 'page.js').read_text('utf-8')}</script>\n</body>\n</html>\n"
+            f"<script>\n{self._scripts()}</script>\n</body>\n</html>\n"
         )
+
+    def _scripts(self) -> str:
+        """The scripts of the page; the one of moving pictures is first, since it gives marks their words."""
+        moves = any(isinstance(block, Moving) for s in self.sections for panel in s.panels for block in panel.blocks)
+        return "".join((_FOLDER / name).read_text("utf-8") for name in (["moving.js"] if moves else []) + ["page.js"])
 
 
 def _styles() -> str:
@@ -118,7 +137,7 @@ def _section(section: Section, ident: str) -> str:
     head = f"<h2>{escape_text(section.name)} {badge}</h2>\n<p>{escape_text(section.summary)}</p>\n"
     panels = "\n".join(
         f'<div role="tabpanel" id="{ident}p{k}" aria-labelledby="{ident}p{k}-tab" tabindex="0">\n'
-        + "\n".join(_block(block, f"{ident}p{k}b{n}") for n, block in enumerate(panel.blocks))
+        + _without_titles("\n".join(_block(block, f"{ident}p{k}b{n}") for n, block in enumerate(panel.blocks)), panel)
         + "\n</div>"
         for k, panel in enumerate(section.panels)
     )
@@ -126,7 +145,44 @@ def _section(section: Section, ident: str) -> str:
     return f'<section id="{ident}">\n{head}{tabs}</section>'
 
 
+def _without_titles(text: str, panel: Panel) -> str:
+    """The blocks of a panel; the data of a moving picture has the words for marks of transfers."""
+    if not any(isinstance(block, Moving) and block.clips[0].lists_rows for block in panel.blocks):
+        return text
+    return re.sub(r'(<g class="mark" data-row="\d+">)<title>[^<]*</title>', r"\1", text)
+
+
+def _moving_figure(block: Moving, ident: str) -> str:
+    """The controls of moving pictures, a canvas for each, and their data."""
+    stages = "".join(
+        f'<div class="stage"{" hidden" if k else ""}><p>{escape_text(clip.name)}</p>'
+        f'<canvas tabindex="0" role="application" aria-roledescription="picture that moves" '
+        f"aria-label={attribute(block.words)}></canvas></div>"
+        for k, clip in enumerate(block.clips)
+    )
+    beside = [
+        f'<label><input type="checkbox" class="beside"> beside {escape_text(clip.name)}</label>'
+        for clip in block.clips[1:]
+    ]
+    paces = "".join(f'<option value="{seconds}">{seconds} s</option>' for seconds in (10, 5, 30))
+    caption = " ".join([block.caption, *(f"{note}." for note in block.clips[0].notes)])
+    data = "".join(
+        f'<script type="application/json">{clip.data.replace("<", chr(92) + "u003c")}</script>' for clip in block.clips
+    )
+    return (
+        f'<figure class="moving" id="{ident}"><h3>{escape_text(block.clips[0].title)}</h3><div class="controls">'
+        '<button type="button" class="play" aria-pressed="false">Play</button>'
+        '<input type="range" class="clock" min="0" max="1000" value="0" aria-label="time"><output></output>'
+        f'<label>takes <select class="pace">{paces}</select></label>'
+        f'<button type="button" class="critical" aria-pressed="false">Critical path</button>{"".join(beside)}</div>'
+        f'<div class="stages">{stages}</div><p class="said" role="status"></p>{data}'
+        f"<figcaption>{escape_text(caption)}</figcaption></figure>"
+    )
+
+
 def _block(block: Block, ident: str) -> str:
+    if isinstance(block, Moving):
+        return _moving_figure(block, ident)
     if isinstance(block, Figure):
         title = block.picture.title
         caption = f"<figcaption>{escape_text(block.caption)}</figcaption>" if block.caption else ""

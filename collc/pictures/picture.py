@@ -90,6 +90,7 @@ text { font: 12px FAMILY; fill: {ink}; }
 .failed { stroke: {bad}; stroke-dasharray: 2 4; fill: none; }
 .wire { stroke: {muted}; fill: none; } .paper { fill: {paper}; } .over { stroke: {paper}; stroke-width: 3px; }
 .over { paint-order: stroke; } .hit { fill: none; } circle.hit { fill: transparent; } .mark { outline: none; }
+path.hit { stroke: transparent; stroke-width: 7px; }
 .npu { fill: {paper}; stroke: {ink}; stroke-width: 1.2px; } .gone { fill: none; stroke: {rule}; stroke-dasharray: 2 2; }
 .switch { fill: {soft}; stroke: {ink}; } .awaited { stroke: {ink}; stroke-width: 1.5px; }""".replace("FAMILY", _FAMILY)
 
@@ -186,9 +187,10 @@ def rect(x: float, y: float, width: float, height: float, classes: str, more: st
     )
 
 
-def mark(tip: str, shapes: str) -> str:
-    """Shapes with a tooltip. A page lets the keyboard reach them."""
-    return f'<g class="mark"><title>{escape_text(tip)}</title>{shapes}</g>'
+def mark(tip: str, shapes: str, row: int = -1) -> str:
+    """Shapes with a tooltip. A page lets the keyboard reach them. row: of the transfer that they show; -1: none."""
+    data = f' data-row="{row}"' if row >= 0 else ""
+    return f'<g class="mark"{data}><title>{escape_text(tip)}</title>{shapes}</g>'
 
 
 _CORNERS: Final[Mapping[int, Sequence[tuple[float, float]]]] = {

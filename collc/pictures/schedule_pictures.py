@@ -92,7 +92,7 @@ def _frame(labels: Sequence[str], time: int, colors: tuple[list[str], float]) ->
         column = times.at(tick)
         parts.append(line(column, top, column, frame.bottom + 4, "grid"))
         parts.append(text(column, frame.bottom + 18, time_label(tick), "mid small"))
-    parts.append(line(left, frame.bottom, WIDTH - 26, frame.bottom, "axis"))
+    parts.append(line(left, frame.bottom, WIDTH - 26, frame.bottom, "axis", f' data-until="{time}"'))
     return frame, parts
 
 
@@ -112,10 +112,10 @@ def _colors(use: LinkUse, rows: Int64Array, sums: str) -> tuple[list[str], float
     return legend([*entries, (lambda _x, _y: "", about + added)])
 
 
-def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
+def ten_picture(use: LinkUse, title: str = "Time-expanded network", most: int = MOST_MARKS) -> Picture:
     """Time against devices: a line for each transfer, from its source when it starts to its target when it arrives.
 
-    Of a large network the first devices are drawn, of a long schedule the first transfers among them.
+    Of a large network the first devices are drawn, of a long schedule the first transfers among them, `most` of them.
     """
     network = use.network
     devices = np.flatnonzero(network.present)
@@ -125,7 +125,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
         devices = np.sort(devices[nearest])
     devices = _by_node(network, devices)
     inside = np.isin(network.source[use.link], devices) & np.isin(network.target[use.link], devices)
-    rows = np.flatnonzero(inside)[:MOST_MARKS]
+    rows = np.flatnonzero(inside)[:most]
     present = int(network.present.sum())
     notes = [f"the {len(devices)} of {present} devices nearest to the first NPU"] if len(devices) < present else []
     notes += [f"{len(rows)} of {len(use)} transfers"] if len(rows) < len(use) else []
@@ -142,7 +142,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network") -> Picture:
         dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
         stroke = line(x1, y1, x2, y2, f"s{color}", f' stroke-width="{number(width)}"{dashes}')
         dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
-        parts.append(mark(_tip(use, row), stroke + dot))
+        parts.append(mark(row_tip(use, row), stroke + dot, row))
     return _finish(frame, parts, notes, title, use)
 
 
@@ -163,24 +163,30 @@ def _by_node(network: Network, devices: Int64Array) -> Int64Array:
     return devices[np.argsort(place[devices], kind="stable")]
 
 
-def _tip(use: LinkUse, row: int) -> str:
+def row_tip(use: LinkUse, row: int) -> str:
+    """What a transfer carries, over which link, and when."""
     does = " (added to what the target holds)" if use.reduce[row] else " (kept apart)" if use.kept[row] else ""
     link = use.network.shown_link(int(use.link[row]))
     begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
     return f"{use.name(row)}, {shown_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
 
 
-def gantt_picture(use: LinkUse, title: str = "Links over time") -> Picture:
-    """A row for each link with a bar while it is occupied; of many links, those that are busy longest."""
+def gantt_picture(use: LinkUse, title: str = "Links over time", most: int = MOST_MARKS) -> Picture:
+    """A row for each link with a bar while it is occupied; of many links, those that are busy longest.
+
+    most: bars of which each is drawn; if that leaves few links, bars that touch are one.
+    """
     network = use.network
     used = np.flatnonzero(use.busy_per_link > 0)
-    busiest = np.sort(used[np.argsort(-use.busy_per_link[used], kind="stable")][:MOST_ROWS])
+    busiest = used[np.argsort(-use.busy_per_link[used], kind="stable")][:MOST_ROWS]
+    fit = int((np.cumsum(np.bincount(use.link, minlength=network.link_count)[busiest]) <= most).sum())
+    busiest = np.sort(busiest[: fit if 4 * fit >= MOST_ROWS else MOST_ROWS])
     rows = np.flatnonzero(np.isin(use.link, busiest))
     notes: list[str] = []
     if len(busiest) < len(used):
         notes.append(f"the {len(busiest)} of {len(used)} used links that are busy longest")
     labels = [network.link_name(link) for link in busiest.tolist()]
-    few = len(rows) <= MOST_MARKS
+    few = len(rows) <= most
     colors = _colors(use, rows, "pale") if few else legend([])
     frame, parts = _frame(labels, use.time, colors)
     position = {link: row for row, link in enumerate(busiest.tolist())}
@@ -202,7 +208,7 @@ def _bar(use: LinkUse, row: int, frame: _Frame, at: int) -> str:
     label = use.name(row).partition(":")[2]
     if label and text_width(label, 9) + 4 <= width and high >= 9:
         shapes += text(x + width / 2, frame.y(at) + 3, label, "onfill tiny mid")
-    return mark(_tip(use, row), shapes)
+    return mark(row_tip(use, row), shapes, row)
 
 
 def _blocks(use: LinkUse, rows: Int64Array, frame: _Frame, at: int) -> Iterator[str]:
@@ -298,6 +304,7 @@ def utilisation_chart(
     curves: name, time in picoseconds, share in each of equal parts; the first is the one that is compared with the
     others. until: picoseconds at which the chart ends.
     """
+    cut = any(time > until for _, time, _ in curves)
     series = [
         Series(
             name,
@@ -312,7 +319,6 @@ def utilisation_chart(
         for number, (name, time, shares) in enumerate(curves)
         if len(shares)
     ]
-    cut = any(time > until for _, time, _ in curves)
     return line_chart(
         series,
         title=title,

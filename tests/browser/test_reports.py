@@ -200,3 +200,59 @@ def test_without_scripts_everything_is_on_the_page(browser: Any, reports: Path) 
     page.goto((reports / "two.html").as_uri())
     assert page.locator("[role=tabpanel]:visible").count() == page.locator("[role=tabpanel]").count() == 10
     context.close()
+
+
+def wait_until_clock_passes(page: Any, least: int) -> None:
+    for _ in range(400):
+        if int(page.locator(".clock").input_value()) > least:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("the clock stands still")
+
+
+def test_chunks_move_and_can_be_followed(browser: Any, reports: Path) -> None:
+    """Play, slider, pointer and keyboard; what is said agrees with the schedule: 72 transfers, 9 chunks."""
+    for scheme in ("light", "dark"):
+        page, wrong = opened(browser, reports / "mesh.html", scheme=scheme)
+        page.locator("[role=tab]", has_text="Schedule").click()
+        said, clock, canvas = page.locator(".said"), page.locator(".clock"), page.locator("canvas").first
+        assert "; 0 of 72 transfers have arrived." in said.inner_text()
+        empty = canvas.evaluate("node => node.toDataURL()")
+        clock.focus()
+        page.keyboard.press("End")
+        assert "0 links in use; 72 of 72 transfers have arrived." in said.inner_text()
+        assert canvas.evaluate("node => node.toDataURL()") != empty
+        page.locator(".play").click()
+        wait_until_clock_passes(page, 20)
+        page.locator(".play").click()
+        assert 0 < int(clock.input_value()) < 1000
+        canvas.focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowLeft")
+        assert said.inner_text().startswith("npu[0, 0] at ")
+        page.keyboard.press("Escape")
+        bar = page.locator("g[data-row]").first
+        bar.hover()
+        name, _, _ = bar.get_attribute("data-tip").rpartition("]")[0].partition("]")
+        assert said.inner_text().startswith(f"{name}]: ")
+        chosen = page.locator("g.chosen[data-row]")
+        assert 1 < chosen.count() < page.locator("g[data-row]").count()
+        page.mouse.move(2, 2)
+        page.locator(".critical").click()
+        assert said.inner_text().startswith("Critical path: ")
+        page.locator(".beside").check()
+        assert page.locator(".stage:not([hidden]) canvas").count() == 2
+        assert wrong == []
+        page.close()
+
+
+def test_without_motion_the_clock_jumps(browser: Any, reports: Path) -> None:
+    page, wrong = opened(browser, reports / "mesh.html")
+    page.emulate_media(reduced_motion="reduce")
+    page.locator("[role=tab]", has_text="Schedule").click()
+    page.locator(".play").click()
+    wait_until_clock_passes(page, 0)
+    page.locator(".play").click()
+    assert wrong == []
+    page.close()

@@ -274,7 +274,8 @@ def test_names_of_files_are_escaped(files: Path) -> None:
     Path(name).write_text(text)
     assert main(["show", name, "-o", "r.html"]) == 0
     tree = html.fromstring(Path("r.html").read_bytes())
-    assert len(tree.xpath("//script")) == 1
+    assert len(tree.xpath("//script[not(@type='application/json')]")) == 1
+    assert [json.loads(node.text)["time"] > 0 for node in tree.xpath("//script[@type]")] == [True, True]
     assert tree.xpath("string(//h1)") == name
 
 

@@ -148,7 +148,7 @@ def repeated(use: LinkUse, times: int) -> LinkUse:
         owner=again(use.owner),
         reduce=again(use.reduce),
         kept=again(use.kept),
-        name=lambda row: use.name(row % len(use)),
+        item=again(use.item),
         time=use.time * times,
     )
 

@@ -19,10 +19,11 @@ from collc.base.units import format_time, percent, shown_bytes
 from collc.base.wording import in_short, plural
 from collc.msccl.inspecting import DrawnStep, Inspection
 from collc.pictures.charts import legend, rate_label
-from collc.pictures.link_use import LinkUse
+from collc.pictures.link_use import LinkUse, use_of_simulation
+from collc.pictures.moving_picture import clip_of, words_of
 from collc.pictures.network_picture import kind_label, network_picture
-from collc.pictures.page import Block, Facts, Figure, Page, Panel, Remarks, Section
-from collc.pictures.picture import WIDTH, Picture, join_lines, mark, rect, text, text_width
+from collc.pictures.page import Block, Facts, Figure, Moving, Page, Panel, Remarks, Section
+from collc.pictures.picture import MOST_MARKS, WIDTH, Picture, join_lines, mark, rect, text, text_width
 from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten_picture, utilisation_chart
 from collc.simulation.bandwidth import bandwidths
 from collc.ten.module import Module
@@ -58,6 +59,11 @@ _TRANSFERS: Final = (
     "Each line is a transfer: from its source when it starts to its target when it arrives. "
     "Dashed lines are reduced into what the target holds."
 )
+_MOVING: Final = (
+    "A line has a colour while its link is occupied, and a dot is the front of a chunk. An NPU is filled by the share "
+    "of what it will receive. Point at an NPU, a link or a bar below, or choose an NPU with the arrow keys, to follow "
+    "it; a click keeps it chosen, Escape lets it go."
+)
 _BARS: Final = "Each bar is a chunk that occupies a link. Paler: added to what its target holds."
 _QUEUES: Final = "messages meet on links and queue, as the program allows"
 
@@ -73,12 +79,18 @@ def subject_section(subject: Subject) -> Section:
     checked = sum(outcome == "ok" for outcome in subject.checks.values())
     badge = (f"failed: {', '.join(failed)}", "failed") if failed else (f"{checked} checks ok", "ok")
     panels = [Panel("Summary", _summary(subject))]
+    most = MOST_MARKS // 5  # 40 kB: the moving picture shows all
     if subject.network is not None:
         panels.append(Panel("Network", _network(subject.network)))
     if subject.use is not None and len(subject.use):
         panels += [
             Panel(
-                "Schedule", [Figure(ten_picture(subject.use), _TRANSFERS), Figure(gantt_picture(subject.use), _BARS)]
+                "Schedule",
+                [
+                    _moving_picture(subject, subject.use),
+                    Figure(gantt_picture(subject.use, most=most), _BARS),
+                    Figure(ten_picture(subject.use, most=most), _TRANSFERS),
+                ],
             ),
             Panel("Load", _load(subject.use)),
             Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
@@ -87,6 +99,14 @@ def subject_section(subject: Subject) -> Section:
         caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
         panels.append(Panel("Threadblocks", [Figure(subject.threadblocks, caption)]))
     return Section(subject.name, subject.summary, badge, panels)
+
+
+def _moving_picture(subject: Subject, use: LinkUse) -> Moving:
+    """The chunks on their way; beside them, on request, the messages of the fastest alternative."""
+    clips = [clip_of(use, "this schedule")]
+    simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
+    clips += [clip_of(use_of_simulation(simulation), name, named=False) for name, simulation in simulated[:1]]
+    return Moving(clips, words_of(use, clips), _MOVING)
 
 
 def report_of_schedule(report: ScheduleReport, network: Network, progress: Progress) -> str:

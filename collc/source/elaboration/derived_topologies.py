@@ -23,7 +23,7 @@ from collc.source.elaboration.topology_parts import (
     is_present,
     part_named,
 )
-from collc.source.elaboration.topology_values import Topology, TopologyPart
+from collc.source.elaboration.topology_values import DeclaredParts, Topology, TopologyPart
 from collc.source.elaboration.values import Frame, npu_numbers
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
@@ -356,7 +356,8 @@ class _DeviceNames:
         base, node = self.topology, ex.root_of(node)
         if not isinstance(node, ex.Name) or frame.find(node.name) or self.evaluator.topology_named(node.name):
             return
-        shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in base.members.items()}
+        devices = {name: e for name, e in base.members.items() if not isinstance(e, DeclaredParts)}
+        shapes = {name: f"[{', '.join(map(str, e.shape))}]" if e.shape else "" for name, e in devices.items()}
         close = did_you_mean(node.name, shapes)
         known = phrase([name + shapes[name] for name in nearest(node.name, shapes, SHOWN)])
         hint = f"{close} '{base.name}' has {known}".strip()

@@ -184,7 +184,8 @@ class Recovery:
             return position + 1
         if token.kind == t.NAME and after_number:
             return self._separate_unit(position)
-        if _PARTS <= self._parser.allowed_terminals() <= _PARTS | {"}"} and not self._begins_declaration(position):
+        allowed = self._parser.allowed_terminals()
+        if _PARTS <= allowed <= _PARTS | {"part", "}"} and not self._begins_declaration(position):
             return self._wrong_part(position)
         is_statement = token.kind == t.NAME and token.text in expected.all_statements()
         if is_statement and before.kind == "{" and self._parser.values[-1] is before:
