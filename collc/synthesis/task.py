@@ -143,6 +143,20 @@ class AlgorithmLibrary(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Experience:
+    """What a search of `auto` has shown of its candidates, for another one of the same program with other chunks.
+
+    pairs: of a chunk and an NPU that it must reach. best: picoseconds. time: by name of a candidate, picoseconds of its
+    schedule. in_vain: the most work in which a candidate found none.
+    """
+
+    pairs: int = 0
+    best: int = 0
+    time: dict[str, int] = field(default_factory=dict[str, int])
+    in_vain: dict[str, int] = field(default_factory=dict[str, int])
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How hard to try.
@@ -153,7 +167,8 @@ class Effort:
     after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
     much may be. work_part: of the work that `auto` takes by itself. unwinds: whether `auto` also tries
     direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: picoseconds at
-    which a search ends; None: the lower bound, which the synthesizer computes.
+    which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches
+    with other numbers of chunks, which `auto` adds to.
     """
 
     seed: int = 0
@@ -167,6 +182,7 @@ class Effort:
     unwinds: bool = True
     library: AlgorithmLibrary | None = None
     bound: int | None = None
+    experience: Experience | None = None
 
     def with_work(self, work: WorkMeter) -> Effort:
         """The effort with another meter; `stop` also returns True if the most work on it is done."""

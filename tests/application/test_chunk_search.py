@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,7 @@ def searched(times: dict[int, int], numbers: tuple[int, ...] = (), stop=lambda: 
     net = fully_connected(3)
     request = ScheduleRequest("s", None, net, all_gather([0, 1, 2], 1), (), "tacos", None, {}, (), (), False)
 
-    def synthesize(_request: ScheduleRequest, number: int, _work: Fraction) -> Module:
+    def synthesize(_request: ScheduleRequest, number: int) -> Module:
         if not times[number]:
             raise NoSchedule(Diagnostic("S0301", "none"))
         return replace(Module("s", net, request.demand), schedule=OneTransfer(times[number] * 1_000_000))
@@ -96,44 +95,6 @@ def test_a_number_without_a_schedule_is_left_out() -> None:
 def test_the_search_ends_when_it_must() -> None:
     found = searched({n: 1000 - n for n in range(1, 257)}, stop=lambda: True)
     assert (found.best().number, len(found.tried)) == (1, 1)
-
-
-class InParts:
-    """A search with parts of the work; {number: nanoseconds with a part and with all work, 0 for none}."""
-
-    def __init__(self, times: dict[int, tuple[int, int]]) -> None:
-        self.asked: list[int] = []
-        self.search = searched({number: first for number, (first, _) in times.items()})
-        self.search.in_parts = True
-        self._first, self._times = self.search.synthesize, times
-        self.search.synthesize = self._synthesize
-
-    def _synthesize(self, request: ScheduleRequest, number: int, work: Fraction) -> Module:
-        self.asked.append(number)
-        module = self._first(request, number, work)
-        if work < 1:
-            return module
-        if not self._times[number][1]:
-            raise NoSchedule(Diagnostic("S0301", "none"))
-        return replace(module, schedule=OneTransfer(self._times[number][1] * 1_000_000))
-
-
-def test_the_best_number_is_searched_in_full_in_the_end() -> None:
-    parts = InParts({1: (1200, 1), 4: (1050, 900), 16: (1000, 950), 64: (1010, 940), 256: (1020, 1)})
-    best = parts.search.best()
-    assert (best.number, best.time) == (16, 950_000_000)
-    assert parts.asked == [1, 4, 16, 64, 256, 16]
-    assert parts.search.note(best) == "chunks: auto chose 16 per block (tried: 1, 4, 16, 64, 256)"
-    parts = InParts({1: (1000, 900), 4: (1200, 1), 16: (1300, 1)})
-    assert (parts.search.best().time, parts.asked) == (900_000_000, [1, 4, 16, 1])
-
-
-def test_a_search_that_finds_nothing_shorter_changes_nothing() -> None:
-    for later in (0, 1000, 2000):
-        parts = InParts({1: (1000, later), 4: (1200, 1)})
-        best = parts.search.best()
-        assert (best.number, best.time) == (1, 1000 * 1_000_000)
-        assert parts.asked == [1, 4, 1]
 
 
 # Programs

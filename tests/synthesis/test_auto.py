@@ -18,13 +18,14 @@ from collc.passes.synthesizers import auto
 from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.kinds import ProblemKind
+from collc.synthesis.auto.synthesizer import Turns
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm
-from collc.synthesis.task import Effort, WorkMeter
+from collc.synthesis.task import Effort, Experience, WorkMeter
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -311,6 +312,32 @@ def test_what_takes_too_much_work_is_given_up_and_said():
     gave_up = next(note for note in result.notes if note.startswith("auto: gave up "))
     assert "pccl" in gave_up
     assert gave_up.endswith(": it takes more work than the search has left")
+
+
+def test_a_search_with_more_chunks_learns_from_the_last_one(monkeypatch: pytest.MonkeyPatch):
+    """No turn is as short as one that was in vain, by the number of chunks; those too slow to win are left out."""
+    limits: dict[str, int] = {}
+    take = Turns.take
+
+    def note_limit(turns: Turns, meter: WorkMeter) -> None:
+        limits.setdefault(turns.candidate.name, turns.limit)
+        take(turns, meter)
+
+    monkeypatch.setattr(Turns, "take", note_limit)
+    known = Experience()
+    modules = [Module("m", dgx1(), broadcast(EIGHT, chunks=chunks)) for chunks in (8, 16)]
+    effort = Effort(experience=known, library=StandardAlgorithms())
+    auto(modules[0], effort)
+    known.in_vain["swarm"] = 60_000
+    slow = {name for name, time in known.time.items() if time > 2 * known.best}
+    assert {"ring", "direct"} < slow < limits.keys()
+    limits.clear()
+    learned = auto(modules[1], effort)
+    assert {"forest", "swarm"} < limits.keys()
+    assert not slow & limits.keys()
+    assert limits["swarm"] == 120_000
+    assert known.in_vain["swarm"] == 120_000
+    assert known.best == time_of(learned) <= time_of(auto(modules[1], Effort()))
 
 
 def test_the_choice_counts_work_and_not_time():

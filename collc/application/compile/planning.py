@@ -36,7 +36,7 @@ from collc.passes.registry import (
 from collc.passes.synthesizers import COMMON
 from collc.source.program import EmitRequest, ScheduleRequest
 from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, Experience
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
@@ -134,20 +134,20 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     from collc.verification import verify_schedule
 
     texts: list[tuple[Module, list[str]]] = []
+    part, experience = SHORT_PART if choice.numbers[1:] else Fraction(1), Experience()
 
-    def synthesize(request: ScheduleRequest, number: int, work: Fraction) -> Module:
+    def synthesize(request: ScheduleRequest, number: int) -> Module:
         check_feasible(request, given.emits)
         given.progress(None, f"trying {plural(number, 'chunk')} per block")
-        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * float(SHORT_PART))
+        share = SearchLimit(limit.is_reached, None if limit.seconds is None else limit.seconds * float(part))
         text: list[str] = []
-        module = _synthesize(replace(given, request=request, module_text=text.append), share, work)
+        module = _synthesize(replace(given, request=request, module_text=text.append), share, part, experience)
         texts.append((module, text))
         if request.is_handwritten and not verify_schedule(module).ok:  # its time means nothing
             raise CheckFailed
         return module
 
-    in_parts = any(step.name == "auto" for step in given.pipeline())
-    search = ChunkSearch(choice, synthesize, limit.is_reached, bool(given.emits), in_parts)
+    search = ChunkSearch(choice, synthesize, limit.is_reached, bool(given.emits))
     try:
         best = search.best()
     except OutOfTime:
@@ -167,10 +167,12 @@ def _plan_of(search: ChunkSearch, attempt: Attempt) -> Plan:
     return Plan(attempt.request, attempt.module, (search.note(attempt),), search, attempt)
 
 
-def _synthesize(given: BuildInput, limit: SearchLimit, work: Fraction = Fraction(1)) -> Module:
+def _synthesize(
+    given: BuildInput, limit: SearchLimit, work: Fraction = Fraction(1), experience: Experience | None = None
+) -> Module:
     """The module after the passes of the settings or the program. Raises UsageError U0108 for a wrong `print_after`.
 
-    work: see `Effort.work_part`.
+    work, experience: see `Effort`.
     """
     passes = given.pipeline()
     names = [step.name for step in passes]
@@ -178,7 +180,7 @@ def _synthesize(given: BuildInput, limit: SearchLimit, work: Fraction = Fraction
         if name not in names:
             message = f"--print-after {name}: no such pass runs for '{given.request.name}'"
             raise UsageError(Diagnostic("U0108", message, hint="the passes are " + ", ".join(names)))
-    return _run_passes(given, passes, given.context(limit.is_reached, work))
+    return _run_passes(given, passes, given.context(limit.is_reached, work, experience))
 
 
 def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext) -> Module:
@@ -319,10 +321,12 @@ class BuildInput:
         limit = self._value("time_limit", self.settings.time_limit)
         return None if limit is None else float(limit)
 
-    def context(self, stop: Callable[[], bool], work: Fraction = Fraction(1)) -> PassContext:
+    def context(
+        self, stop: Callable[[], bool], work: Fraction = Fraction(1), experience: Experience | None = None
+    ) -> PassContext:
         """What the passes receive besides the module: algorithms written by hand, and how long to search.
 
-        stop: polled by the synthesizers; True ends the search. work: see `Effort.work_part`.
+        stop: polled by the synthesizers; True ends the search. work, experience: see `Effort`.
         """
         settings = self.settings
         effort = Effort(
@@ -334,6 +338,7 @@ class BuildInput:
             time_limit=self.time_limit,
             work_part=work,
             library=StandardAlgorithms(),
+            experience=experience,
         )
         handwritten = {
             number: HandwrittenRun(run.algorithm or "", self._statements(number, run.moves), run.span)

@@ -33,7 +33,7 @@ from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.task import MAX_TRANSFERS, Effort, WorkMeter, check_transfer_count
+from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, check_transfer_count
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
@@ -131,7 +131,8 @@ class Turns:
     """The turns of a candidate.
 
     limit: work after which its next turn begins no attempt. setup: work before the search in its last turn. built: its
-    best schedule. time: picoseconds of that. useful: the work of the turn that found it. reason: why there is none.
+    best schedule. time: picoseconds of that. useful: the work of the turn that found it. in_vain: work in which it was
+    given up without one. reason: why there is none.
     is_open: whether another turn may find a schedule, or a shorter one.
     """
 
@@ -141,6 +142,7 @@ class Turns:
     built: Module | None = None
     time: int = 0
     useful: int = 0
+    in_vain: int = 0
     reason: str = ""
     is_open: bool = True
 
@@ -153,6 +155,7 @@ class Turns:
         except CollcError as error:
             self.is_open = meter.is_exceeded and self.built is None
             self.reason = GIVEN_UP.message if self.is_open else error.diagnostics[0].message
+            self.in_vain = meter.spent - meter.setup if self.is_open else 0
             raise
         self.limit, self.setup = max(self.limit, GROWTH * (meter.spent - meter.setup)), meter.setup
         improved = self.built is None or GAIN * time <= (GAIN - 1) * self.time
@@ -194,8 +197,9 @@ class _Search:
         divided = by_group(self.module, self._plan_part)
         if divided is not None and divided.ahead:  # then nothing else is likely
             known = [replace(candidate, ahead=min(0, candidate.ahead)) for candidate in known]
-        first = max(FIRST_WORK, ProblemKind(self.module).pairs // GROWTH**2)
-        for candidate in known if divided is None else [divided, *known]:
+        pairs = ProblemKind(self.module).pairs
+        first = max(FIRST_WORK, pairs // GROWTH**2)
+        for candidate in self._with_experience(known if divided is None else [divided, *known], pairs):
             self._turns.append(Turns(candidate, max(candidate.least, int(first * Fraction(GROWTH) ** candidate.ahead))))
         while not self.effort.stop() and (chosen := self._next()) is not None:
             self._take(*chosen)
@@ -203,6 +207,35 @@ class _Search:
             for candidate in self._exact(self.best):
                 self._turns.append(Turns(candidate, first))
                 self._take(self._turns[-1], WorkMeter())
+        if self.effort.experience is not None:
+            self._add_to(self.effort.experience, pairs)
+
+    def _with_experience(self, listed: list[Candidate], pairs: int) -> Iterator[Candidate]:
+        """The candidates that could be the best after a search with other chunks, without turns that are in vain."""
+        last = self.effort.experience
+        if last is None or not last.pairs:
+            yield from listed
+            return
+        more = Fraction(pairs, last.pairs)
+        for candidate in listed:
+            name = candidate.name
+            if last.time.get(name, 0) <= max(NEAR, more) * last.best:
+                yield replace(candidate, least=max(candidate.least, int(more * last.in_vain.get(name, 0))))
+
+    def _add_to(self, known: Experience, pairs: int) -> None:
+        """Notes what this search has shown."""
+        best = self.best
+        if best is None:
+            return
+        for name, work in known.in_vain.items():
+            known.in_vain[name] = work * pairs // known.pairs
+        known.pairs, known.best = pairs, best.time
+        for turns in self._turns:
+            name = turns.candidate.name
+            if turns.built is not None:
+                known.time[name] = turns.time
+            if turns.in_vain:
+                known.in_vain[name] = turns.in_vain
 
     def _take(self, turns: Turns, meter: WorkMeter) -> None:
         """A turn, and what it costs."""
@@ -318,7 +351,7 @@ class _Search:
         """
         most = None if meter.remainder is None else meter.remainder // parts
         part = self.effort.work_part / parts
-        effort = replace(self.effort, work_part=part, library=None, unwinds=False, time_limit=None)
+        effort = replace(self.effort, work_part=part, library=None, unwinds=False, time_limit=None, experience=None)
         nested = _Search(module, effort.with_work(meter), self.synthesizers, most)
         try:
             nested.run()

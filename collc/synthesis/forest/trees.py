@@ -109,7 +109,7 @@ Candidate = tuple["Rerouting", TreeCount, int]
 def gather_candidates(
     problem: ForestProblem, counts: Sequence[TreeCount], stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Candidate]:
-    """Translated trees, then trees of each member; of each kind few trees first.
+    """Translated trees, then trees of each member; of each kind few trees first, if their load is not twice the least.
 
     More trees than the least load needs come only while those that were grown have more load. If translations take
     each NPU to every other one, translated trees are the best but for a percent, and others are tried only if they
@@ -129,9 +129,11 @@ def gather_candidates(
 
 
 def _few_first(grown: Rerouting, counts: Sequence[TreeCount], shallow: int) -> Iterator[Candidate]:
-    """All numbers of trees; of those with the least load only the first that have it."""
-    enough = sum(counts[0].demand)
-    for count in sorted(counts, key=lambda count: sum(count.demand)):
+    """All numbers of trees; those with twice the least load later, and of those with the least only the first that have
+    it.
+    """
+    enough, least = sum(counts[0].demand), counts[0].time
+    for count in sorted(counts, key=lambda count: (count.time // least, sum(count.demand))):
         if sum(count.demand) <= enough or not grown.has_reached(count.time):
             yield grown, count, shallow
 

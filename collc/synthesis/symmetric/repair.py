@@ -360,21 +360,27 @@ class _Growth:
     def _ask(self, most: int) -> None:
         """Offers to all that lack the chunk, by the moves by which it would have come, and those after them."""
         repair, count = self._repair, len(self._repair.steps)
+        entries = dict[int, int]()
         for target, message in self._lacking.items():
-            own, entry = int(repair.move_of[message]), int(repair.move_of[self._entry_of(message)])
+            own, entry = int(repair.move_of[message]), int(repair.move_of[self._entry_of(message, entries)])
             moves = [first + after for after in range(min(most, count)) for first in (entry, own)]
             for move in dict.fromkeys(move % count for move in moves):
                 self._offer(repair.minus(target, repair.steps[move]), target, move)
 
-    def _entry_of(self, message: int) -> int:
-        """The first of the lost messages by which the chunk would have come."""
-        repair = self._repair
-        while (parent := repair.parent[message]) >= 0:
+    def _entry_of(self, message: int, known: dict[int, int]) -> int:
+        """The first of the lost messages by which the chunk would have come. known: of others; those on the way are
+        added.
+        """
+        repair, passed = self._repair, [message]
+        while message not in known and (parent := repair.parent[message]) >= 0:
             receiver = repair.add(repair.target[parent], self._owner)
             if receiver not in self._lacking and repair.alive[receiver]:
                 break
             message = parent
-        return message
+            passed.append(message)
+        entry = known.get(message, message)
+        known.update(dict.fromkeys(passed, entry))
+        return entry
 
     def _offer(self, sender: int, target: int, move: int) -> bool:
         """Consider a sender for a target; False if it cannot be one."""
