@@ -110,7 +110,8 @@ def run_in_processes(
 ) -> Generator[tuple[int, object]]:
     """Yield (number of the task, result) as tasks are done, in any order; a `Lost` for one without a result.
 
-    function: the name of a function of one argument, see `named_function`; it must not raise. Closing the generator
+    function: the name of a function of one argument, see `named_function`; it must not raise. A process that may start
+    no others runs the tasks itself. Closing the generator
     ends the processes, however busy they are; so their temporary files are in a folder that is removed here.
     """
     with cleanup_on_termination(), tempfile.TemporaryDirectory(prefix="collc-", ignore_cleanup_errors=True) as folder:
@@ -121,6 +122,9 @@ def _run_in_processes(
     function: str, tasks: Sequence[object], limits: Processes | None, folder: str
 ) -> Generator[tuple[int, object]]:
     """Yield as `run_in_processes` does. folder: for temporary files of the processes."""
+    if multiprocessing.current_process().daemon:  # such as a worker of a pool, which may start no process
+        yield from enumerate(map(named_function(function), tasks))
+        return
     limits = limits or Processes()
     count = max(1, min(limits.jobs or usable_cores(), len(tasks)))
     memory = limits.memory or memory_per_process(count) or 0

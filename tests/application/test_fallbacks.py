@@ -131,7 +131,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of a program with plans for MSCCL and MSCCL++."""
     path = tmp_path_factory.mktemp("fallbacks")
     more = 'emit msccl("sum.xml") emit mscclpp("sum.json")'
-    collc.compile(program(RUNS["sum"], more), output=path, link_model="pipelined")
+    collc.compile(program(RUNS["sum"], more), output=path, link_model="pipelined", synthesizer="pccl")
     return path
 
 
@@ -246,7 +246,7 @@ def test_the_command_answers_without_numpy(folder: Path) -> None:
 
 def test_schedules_with_the_same_failures_share_them(tmp_path: Path) -> None:
     text = CLUSTER + "".join(f"schedule {name} on pod {{ {run} failures any nic }}\n" for name, run in RUNS.items())
-    collc.compile(text, output=tmp_path, link_model="pipelined")
+    collc.compile(text, output=tmp_path, link_model="pipelined", synthesizer="pccl")
     data = json.loads((tmp_path / "fallbacks.json").read_text())
     assert [each["set"] for each in data["schedules"]] == [0, 0, 0]
     assert len(FallbackIndex(tmp_path / "fallbacks.json").find(["nic[2, 0]"])) == 3

@@ -62,6 +62,7 @@ def test_too_many_ranks(tmp_path, monkeypatch):
         run_file(tmp_path / "f.xml", transport="pigeon")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "message"),
     [(signal.SIGKILL, "rank 1 .*: its process ended"), (signal.SIGSTOP, "rank 1 .*: it does not")],
@@ -88,6 +89,7 @@ def test_a_rank_that_fails_is_named(tmp_path, monkeypatch, number, message):
     assert all(process.poll() is not None for process in started)
 
 
+@pytest.mark.slow
 def test_a_rank_that_waits_says_for_what(tmp_path, monkeypatch):
     """One that lost its steps sends nothing, so another one waits for its message."""
     monkeypatch.setattr(over_tcp, "SILENCE_SECONDS", 3.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -23,6 +24,17 @@ def test_every_task_has_its_result() -> None:
     found = dict(run_in_processes(f"{HERE}:square", list(range(9)), Processes(jobs=2)))
     assert found == {n: n * n for n in range(9)}
     assert dict(run_in_processes(f"{HERE}:square", [])) == {}
+
+
+def test_a_worker_of_a_pool_runs_the_tasks_itself() -> None:
+    """It may start no process: multiprocessing raises an AssertionError."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(results_in_itself) == ([0, 1, 4], True)
+
+
+def results_in_itself() -> tuple[list[int], bool]:
+    squares = dict(run_in_processes(f"{HERE}:square", [0, 1, 2]))
+    return [squares[k] for k in range(3)], dict(run_in_processes(f"{HERE}:identity", [0]))[0] == os.getpid()
 
 
 def test_no_more_processes_than_asked_for() -> None:

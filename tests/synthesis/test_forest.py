@@ -417,6 +417,7 @@ def test_numbers_of_trees_are_sorted_by_load() -> None:
     assert [count.time for count in counts] == sorted(count.time for count in counts)
 
 
+@pytest.mark.slow
 def test_more_trees_than_the_least_number_spread_the_load_of_a_broadcast() -> None:
     """8 trees could fill the 8 NICs of each node evenly, but are not found; each NIC carries two of them then."""
     net = rails(6)

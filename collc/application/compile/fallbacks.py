@@ -76,10 +76,11 @@ class FallbackWriter:
         plans: list[dict[str, Any]] = []
         reports: list[ScheduleReport] = []
         notes: list[str] = []
+        share = None if given.time_limit is None else given.time_limit / len(first)
         for number, row in enumerate(first):
             parts, name = failures.parts[row], _plan_name(request.name, failures.names[row])
             given.progress(number / len(first), f"planning without {failures.names[row]}")
-            fallback, reason = _build(given, parts, name, build)
+            fallback, reason = _build(given, parts, name, share, build)
             plans.append(_plan_of(name, fallback, reason, given.settings.output))
             count = failures.first.count(row)
             alike = f", as of {plural(count - 1, 'other')} alike" if count > 1 else ""
@@ -187,11 +188,13 @@ def _npus_after(symmetries: Symmetries, moves: Sequence[Sequence[object]]) -> In
     return np.array(moved_npus(coordinates.sizes, coordinates.places.tolist(), moves), np.int32)
 
 
-def _build(given: BuildInput, parts: tuple[Part, ...], name: str, build: Build) -> tuple[ScheduleReport | None, str]:
-    """(the report of the schedule without some parts, ""), or (None, why there is no plan)."""
+def _build(
+    given: BuildInput, parts: tuple[Part, ...], name: str, seconds: float | None, build: Build
+) -> tuple[ScheduleReport | None, str]:
+    """(the report of the schedule without some parts, ""), or (None, why there is no plan). seconds: of its search."""
     failures = given.request.failures
     assert failures is not None
-    settings = replace(given.settings, emit=(), prove=False, certificate=None)
+    settings = replace(given.settings, emit=(), prove=False, certificate=None, time_limit=seconds)
     emits = tuple(
         replace(emit, path=f"fallbacks/{name}/{EMIT_KINDS[emit.kind].path(emit.path, name)}") for emit in given.emits
     )
