@@ -151,12 +151,12 @@ def test_long_messages_between_two_peers_do_not_block(tmp_path):
 
 def test_long_threadblocks_are_split_over_channels(tmp_path, monkeypatch):
     network = support.ring(4, one_way=True)
-    module = scheduled(network, support.all_reduce([0, 1, 2, 3], chunks=30))
+    module = scheduled(network, support.all_reduce([0, 1, 2, 3], chunks=32))
     for profile, limit in ((Profile.EXECUTOR, 64), (Profile.OLD, 256)):
         program = lower(module, MscclOptions(profile=profile))
         assert max(len(tb.steps) for gpu in program.gpus for tb in gpu.threadblocks) <= limit
         assert_right(program, tmp_path)
-    crowded = scheduled(support.grid(3, 3), support.all_reduce(list(range(9)), chunks=12))
+    crowded = scheduled(support.grid(2, 4), support.all_reduce(list(range(8)), chunks=16))
     assert_right(
         lower(crowded, MscclOptions(instances=2, channels=2)), tmp_path
     )  # with steps of several chunks, unfused
