@@ -79,6 +79,14 @@ def test_programs_that_import_a_file_get_its_messages_and_theirs(client: Client,
     assert client.published(user) == []
 
 
+def test_files_that_are_opened_together_all_get_their_messages(client: Client, folder: Path) -> None:
+    uris = [client.open(folder / f"{name}.coll", f"let a = {name}\n") for name in ("one", "two", "three")]
+    for uri in uris:
+        while uri not in client.diagnostics:
+            client.published(uri)
+        assert codes(client.diagnostics[uri]) == ["E0201"]
+
+
 def test_structure(client: Client, uri: str) -> None:
     document = {"textDocument": {"uri": uri}}
     symbols = client.request("textDocument/documentSymbol", document)
