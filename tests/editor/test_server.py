@@ -148,8 +148,9 @@ def test_completion_with_imports(client: Client, uri: str) -> None:
     assert ring["additionalTextEdits"][0]["newText"] == "import std.topologies\n"
     client.change(uri, "let a = 9\n")
     assert "MiB" in {item["label"] for item in client.at("textDocument/completion", uri, 0, 9)}
-    client.change(uri, "# a\n")
-    assert client.at("textDocument/completion", uri, 0, 3) == []
+    for text in ("# a", "# 9", 'import "9'):
+        client.change(uri, f"{text}\n")
+        assert client.at("textDocument/completion", uri, 0, len(text)) == []
 
 
 def test_signature_help(client: Client, uri: str) -> None:
