@@ -65,12 +65,6 @@ class Symbol:
             return None
         return identifier.span
 
-    @property
-    def key(self) -> tuple[str, int]:
-        """What is equal of two symbols if they are one: the file and the position of the declaration, or the name."""
-        place = self.place
-        return (f"{self.kind} {self.name}", -1) if place is None else (place.file.name, place.start)
-
 
 @dataclass(frozen=True, slots=True)
 class Use:
