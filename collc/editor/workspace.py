@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -69,6 +69,10 @@ class Workspace:
         if files:
             self._paths.clear()
             self._files = None
+
+    def with_texts(self, texts: Mapping[Path, str]) -> Workspace:
+        """The workspace with other texts of some files; nothing else is parsed again."""
+        return Workspace(self.folders, {**self.texts, **texts}, dict(self._trees))
 
     # Files
 
