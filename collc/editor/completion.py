@@ -14,7 +14,7 @@ from collc.base.resources import standard_library
 from collc.base.units import UNITS
 from collc.editor.describe import comment_above, value_of
 from collc.editor.outline import head_of
-from collc.editor.uses import Names, Symbol, callee_parameters, members_of, symbol_of
+from collc.editor.uses import Names, Symbol, algorithm_for, callee_parameters, members_of, symbol_of
 from collc.editor.workspace import Workspace
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
@@ -158,8 +158,12 @@ def _callee(position: Position, values: Sequence[Any]) -> Signature | None:
         if name.text in BUILTINS:
             wanted = BUILTINS[name.text].wanted
             return Signature(f"{name.text}({wanted})", (Argument("", wanted),))
-        space = "algorithm" if keyword == "using" else _SPACES.get(keyword, "topology")
-        candidates = position.programs.scope(position.path).candidates(space, name.text)
+        scope = position.programs.scope(position.path)
+        if keyword == "using":
+            call = values[-3]
+            algorithm = algorithm_for(scope, name.text, call.function.name if isinstance(call, ex.Call) else "")
+            return _of_declaration(algorithm.node) if algorithm is not None and algorithm.node is not None else None
+        candidates = scope.candidates(_SPACES.get(keyword, "topology"), name.text)
         return _of_declaration(candidates[0].node) if candidates else None
     words = [v for value in values for v in (cast("list[Any]", value) if isinstance(value, list) else (value,))]
     owners = [word.text for word in words if isinstance(word, Token) and word.text in (*ATTRIBUTES, "links")]

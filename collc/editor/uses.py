@@ -145,6 +145,14 @@ def callee_parameters(node: ex.Node | None) -> tuple[s.Parameter, ...]:
     return getattr(node, "parameters", None) or ()
 
 
+def algorithm_for(file: FileScope, name: str, collective: str) -> Symbol | None:
+    """The algorithm of a name that implements a collective; any of the name if none does."""
+    named = file.algorithms(name)
+    wanted = next(iter(file.candidates("collective", collective)), None)
+    fitting = [found for found in named if wanted is not None and found.implements(wanted.node)]
+    return next(map(symbol_of, fitting or named), None)
+
+
 class Resolver:
     """Collects the uses of all names of a file. bodies: the names of each body, in the order in which they begin.
 
@@ -185,15 +193,6 @@ class Resolver:
     def _declaration_of(self, space: str, name: ex.Identifier | ex.Name | s.Parameter) -> Symbol | None:
         """The declaration of a name in the file or its imports."""
         candidates = self.file.candidates(space, str(name.name))
-        return symbol_of(candidates[0]) if candidates else None
-
-    def _chosen_algorithm(self, node: s.RunStatement) -> Symbol | None:
-        """The algorithm after `using` that implements the collective of a run."""
-        candidates = self.file.candidates("algorithm", node.using.name) if node.using is not None else []
-        wanted = node.collective.function.name
-        for declared in candidates:
-            if isinstance(declared.node, s.Algorithm) and declared.node.implements.function.name == wanted:
-                return symbol_of(declared)
         return symbol_of(candidates[0]) if candidates else None
 
     def template_of(self, node: ex.Expr, names: Names) -> tuple[s.TopologyTemplate, FileScope] | None:
@@ -369,8 +368,9 @@ class Resolver:
 
     def _visit_runstatement(self, node: s.RunStatement, names: Names) -> None:
         self._call_of(self._declaration_of("collective", node.collective.function), node.collective, names)
-        algorithm = self._chosen_algorithm(node)
+        algorithm = None
         if node.using is not None:
+            algorithm = algorithm_for(self.file, node.using.name, node.collective.function.name)
             self._use(node.using, algorithm)
         self._arguments(algorithm, node.arguments, names)
 

@@ -123,6 +123,11 @@ def test_units_follow_numbers() -> None:
         (HEAD + "let a = mesh2d(3, |", "topology mesh2d", 1),
         (HEAD + "let a = len(|", "len(a list", 0),
         ("topology t { npu a (|", "npu (inject: rate", 0),
+        (
+            f"import std.algorithms\n{HEAD}schedule s on mesh {{ run reduce(mesh.npus, size: 9MiB) using ring(|",
+            'algorithm ring( g: group, size: bytes, chunks: int = 1, root: int = 0, op: string = "sum" ) implements reduce',
+            0,
+        ),
     ],
 )
 def test_signatures(text: str, label: str, active: int) -> None:

@@ -179,6 +179,19 @@ def test_names_of_all_kinds(text: str, name: str, kind: str, tmp_path: Path) -> 
     assert use.symbol.kind == kind
 
 
+def test_an_imported_algorithm_is_found_beside_one_of_the_same_name(tmp_path: Path) -> None:
+    text = (
+        "import std.topologies\nimport std.collectives\nimport std.algorithms\ntopology t = ring(2, bandwidth: 1GB/s)\n"
+        "algorithm direct(g: group, size: bytes) implements broadcast(g, size) { send x[0] from g[0] to g[1] }\n"
+        "schedule s on t { run all_gather(t.npus, size: 2MiB) using direct }\n"
+    )
+    programs, (path,) = workspace(tmp_path, a=text)
+    use = programs.names(path).at(text.rindex("direct"))
+    assert use is not None
+    assert use.symbol.place is not None
+    assert use.symbol.place.file.name == "std/algorithms.coll"
+
+
 def test_descriptions(tmp_path: Path) -> None:
     text = (
         "import std.topologies\n# The nodes.\nparam n: int = 2 * 4\nlet size = 3 * 1MiB\n"
