@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -25,11 +25,11 @@ from collc.source.elaboration.topology_values import Topology
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expectations import statements_of
-from collc.source.parsing.parse import parse_library, read_between
+from collc.source.parsing.parse import read_between
 from collc.source.parsing.recovery import Recovery
 from collc.source.parsing.table import load_table
 from collc.source.parsing.tokens import COMMENT, INT, NAME, Token
-from collc.source.scopes import NAME_SPACES, Declaration, FoundDeclaration, function_scope
+from collc.source.scopes import Declaration, library_declarations
 from collc.source.types import NAMED
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -273,16 +273,14 @@ def _item(symbol: Symbol) -> Item:
     return Item(symbol.name, symbol.kind, head_of(node.span), comment_above(node.span.file, node.span.start))
 
 
-def _declarations(position: Position, space: str) -> list[Item]:
+def _declarations(position: Position, space: str, fits: Callable[[Declaration], bool] = lambda _: True) -> list[Item]:
     """What a program can name in a name space: its own, those of its imports, and those of the standard library."""
     scope = position.programs.scope(position.path)
-    files = [scope, *(file for file, _ in scope.imports), function_scope()]
-    items = [_item(symbol_of(FoundDeclaration(node, file))) for file in files for node in file.declarations(space)]
-    known = {file.module for file in files}
-    for module in standard_library():
-        nodes = parse_library(module).statements if f"std.{module}" not in known else ()
-        others = [node for node in nodes if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space]
-        items += [replace(_item(Symbol(space, n.name.name, n)), module=f"std.{module}") for n in others]
+    items = [_item(symbol_of(found)) for found in scope.visible(space) if fits(found.node)]
+    known = {scope.module, *(file.module for file, _ in scope.imports)}
+    for module, node in library_declarations(space):
+        if f"std.{module}" not in known and fits(node):
+            items.append(replace(_item(Symbol(space, node.name.name, node)), module=f"std.{module}"))
     return items
 
 
@@ -307,16 +305,19 @@ def _names(position: Position) -> list[Item]:
     if word == "emit":
         return [Item(name, "kind of file", kind.help) for name, kind in EMIT_KINDS.items()]
     if word in ("link", "links", "->", "<->"):
-        return [_item(symbol) for symbol in position.names.table("members").values()]
+        return [_item(symbol) for symbol in position.names.table("members").values() if symbol.kind != "part"]
     if "failures" in [token.text for token in position.tokens[-6:]]:
         return [_item(symbol) for symbol in position.names.table("parts").values()]
     if word in _CHUNKED:
         return [_item(symbol) for symbol in position.names.table("chunks").values()]
     if word == "using":
         call = position.parser.parser.values[-2]
-        algorithms = _declarations(position, "algorithm")
         wanted = call.function.name if isinstance(call, ex.Call) else ""
-        return [item for item in algorithms if f"implements {wanted}" in item.detail]
+
+        def fits(node: Declaration) -> bool:
+            return isinstance(node, s.Algorithm) and node.implements.function.name == wanted
+
+        return _declarations(position, "algorithm", fits)
     if word == "allow":
         return [Item("congestion", "text")]
     if word == ":":
