@@ -14,7 +14,7 @@ from collc.base.resources import standard_library
 from collc.base.units import UNITS
 from collc.editor.describe import comment_above, value_of
 from collc.editor.outline import head_of
-from collc.editor.uses import Names, Symbol, algorithm_for, callee_parameters, members_of, symbol_of
+from collc.editor.uses import Names, Symbol, algorithm_for, callee_parameters, symbol_of
 from collc.editor.workspace import Workspace
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
@@ -241,12 +241,11 @@ def _members(position: Position) -> list[Item]:
     if not isinstance(base, ex.Expr):
         return []
     items = [Item("npus", "all NPUs", "the group of all NPUs")]
-    template = position.programs.names(position.path).template_of(base, position.names)
-    if template is not None:
-        items += [_item(symbol) for symbol in members_of(template[0].body).values()]
-    elif isinstance(base, ex.Name):
+    members = position.programs.names(position.path).members(base, position.names)
+    items += map(_item, members.values())
+    if not members and isinstance(base, ex.Name):
         candidates = position.programs.scope(position.path).candidates("topology", base.name)
-        value = value_of(position.programs, position.path, symbol_of(candidates[0])) if candidates else None
+        value = value_of(position.programs, position.path, symbol_of(candidates[0].node)) if candidates else None
         if value is not None and isinstance(value.data, Topology):
             items += [Item(name, "npu") for name in value.data.members]
     return items
@@ -276,11 +275,11 @@ def _item(symbol: Symbol) -> Item:
 def _declarations(position: Position, space: str, fits: Callable[[Declaration], bool] = lambda _: True) -> list[Item]:
     """What a program can name in a name space: its own, those of its imports, and those of the standard library."""
     scope = position.programs.scope(position.path)
-    items = [_item(symbol_of(found)) for found in scope.visible(space) if fits(found.node)]
+    items = [_item(symbol_of(declared.node)) for declared in scope.visible(space) if fits(declared.node)]
     known = {scope.module, *(file.module for file, _ in scope.imports)}
     for module, node in library_declarations(space):
         if f"std.{module}" not in known and fits(node):
-            items.append(replace(_item(Symbol(space, node.name.name, node)), module=f"std.{module}"))
+            items.append(replace(_item(symbol_of(node)), module=f"std.{module}"))
     return items
 
 

@@ -142,7 +142,7 @@ class FileScope:
 
     def known_names(self, space: str) -> set[str]:
         """All names of a name space that the file can use."""
-        return {found.node.name.name for found in self.visible(space)}
+        return {declared.node.name.name for declared in self.visible(space)}
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
         """The declaration of a name, None if there is none. Raises SourceError if two imports declare it."""

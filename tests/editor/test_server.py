@@ -148,7 +148,7 @@ def test_completion_with_imports(client: Client, uri: str) -> None:
     assert ring["additionalTextEdits"][0]["newText"] == "import std.topologies\n"
     client.change(uri, "let a = 9\n")
     assert "MiB" in {item["label"] for item in client.at("textDocument/completion", uri, 0, 9)}
-    for text in ("# a", "# 9", 'import "9'):
+    for text in ("# a", "# 9", 'let a = "9'):
         client.change(uri, f"{text}\n")
         assert client.at("textDocument/completion", uri, 0, len(text)) == []
 

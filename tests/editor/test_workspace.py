@@ -234,6 +234,12 @@ def test_outline_and_folds(tmp_path: Path) -> None:
     assert sorted(folds(source)) == [(0, 1, True), (2, 4, False), (6, 9, False), (7, 8, False)]
 
 
+def test_parts_are_in_the_outline() -> None:
+    text = "topology t { npu gpu[2]\n part nic[i in 0..2] = { npu gpu[i] } }\n"
+    (topology,) = outline(parse(SourceFile("a.coll", text)))
+    assert [(part.name, part.kind) for part in topology.inner] == [("gpu", "npu"), ("nic", "part")]
+
+
 def test_selections_grow() -> None:
     text = "let a = [1, 2 + 3]\n"
     tree = parse(SourceFile("a.coll", text))

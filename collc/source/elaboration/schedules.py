@@ -388,7 +388,7 @@ class ScheduleBuilder:
         named = file.algorithms(name.name)
         if not named:
             raise file.unknown_name("algorithm", name.name, name.span)
-        fitting = [found for found in named if found.implements(collective)]
+        fitting = [declared for declared in named if declared.implements(collective)]
         wanted = collective.name.name
         if not fitting:
             others = (f.node.implements.function.name for f in named if isinstance(f.node, s.Algorithm))
