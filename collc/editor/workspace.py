@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+from typing import Final
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, SourceFile
 from collc.base.reading import read_text, real_path
@@ -23,6 +25,9 @@ from collc.source.parsing.parse import parse_partly
 from collc.source.problems import Problems
 from collc.source.program import Program
 from collc.source.scopes import FileScope
+
+_IMPORTS_FILE: Final = re.compile(r'\bimport\s*"')
+"""What a program that imports a file contains."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +137,7 @@ class Workspace:
         return users
 
     def _imports(self, path: Path) -> set[Path]:
-        if 'import "' not in self.source(path).text:
+        if _IMPORTS_FILE.search(self.source(path).text) is None:
             return set()
         nodes = [node for node in self.tree(path).statements if isinstance(node, s.Import)]
         return {real_path(path.parent / node.path) for node in nodes if node.path and "\0" not in node.path}
@@ -147,7 +152,8 @@ class Workspace:
             with suppress(SourceError):  # more errors than are kept
                 load_imports(loaded, [first])
             for file in loaded.files.values():
-                _declare_branches(file, file.statements)
+                with suppress(SourceError):
+                    _declare_branches(file, file.statements)
             self._scopes[path] = first
         return self._scopes[path]
 

@@ -92,7 +92,7 @@ def test_the_text_of_the_editor_counts_also_in_an_imported_file(tmp_path: Path) 
 
 
 def test_users_are_found_through_other_files_and_in_circles(tmp_path: Path) -> None:
-    programs, paths = workspace(tmp_path, a='import "b.coll"', b='import "c.coll"', c="let x = 1", d='import "d.coll"')
+    programs, paths = workspace(tmp_path, a='import "b.coll"', b='import  "c.coll"', c="let x = 1", d='import "d.coll"')
     assert programs.users(paths[2]) == [paths[2], paths[1], paths[0]]
     assert programs.users(paths[3]) == [paths[3]]
 
@@ -298,6 +298,11 @@ def test_a_wrong_statement_takes_nothing_else_along() -> None:
     assert declared(tree) == ["a", "t", "s"]
     assert [part.name for part in outline(tree)[1].inner] == ["g", "h"]
     assert declared(parse_partly(SourceFile("a.coll", "let a = 1\nlet b = = 2\nlet c = 3\n"))[0]) == ["a", "c"]
+
+
+def test_names_of_a_branch_with_more_errors_than_are_kept(tmp_path: Path) -> None:
+    programs, (path,) = workspace(tmp_path, a="if true {\n" + "let a = 1\n" * 300 + "}\n")
+    assert len(programs.names(path).uses) == 300
 
 
 def test_files_that_cannot_be_read_at_all_have_no_statements() -> None:
