@@ -257,8 +257,10 @@ def workspace_symbols(ls: Server, params: lsp.WorkspaceSymbolParams) -> list[lsp
 
 
 @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
-def code_actions(ls: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+async def code_actions(ls: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
     """What the messages in a range propose."""
+    if ls.checking is not None:
+        await asyncio.shield(ls.checking)  # whose messages these are: the program is not checked twice
     path = path_of(params.text_document.uri)
     actions: list[lsp.CodeAction] = []
     for message in ls.programs.check(path).messages:
