@@ -90,7 +90,7 @@ class Position:
     programs: Workspace
     path: Path
     start: int
-    parser: Recovery
+    recovery: Recovery
     tokens: Sequence[Token]
     names: Names
     inside: bool
@@ -111,10 +111,10 @@ def read_position(programs: Workspace, path: Path, offset: int) -> Position | No
     end = quoted.start("inside") - 1 if quoted else word.start() if word else offset
     words = "|".join(statements_of()["file"])
     start = max((match.start() for match in re.finditer(rf"^(?:{words})\b", text[:end], re.MULTILINE)), default=0)
-    parser, tokens = read_between(source, start, end)
+    recovery, tokens = read_between(source, start, end)
     if not quoted and any(t.kind == COMMENT for t in load_table().scanner.scan(text, line, offset, comments=True)):
         return None
-    return Position(programs, path, end + 1 if quoted else end, parser, tokens, names.names_at(offset), bool(quoted))
+    return Position(programs, path, end + 1 if quoted else end, recovery, tokens, names.names_at(offset), bool(quoted))
 
 
 # What an open parenthesis belongs to
@@ -172,7 +172,7 @@ def _callee(position: Position, values: Sequence[Any]) -> Signature | None:
 
 def signature(position: Position) -> Signature | None:
     """What the innermost open parenthesis before a position belongs to; None if there is none or it is not known."""
-    call = position.parser.open_call()
+    call = position.recovery.open_call()
     callee = _callee(position, call[0]) if call is not None else None
     if call is None or callee is None:
         return None
@@ -207,7 +207,7 @@ def complete(position: Position) -> list[Item]:
     if position.last_word == ".":
         return _members(position)
     items = [*_argument_items(position)]
-    allowed = position.parser.parser.allowed_terminals()
+    allowed = position.recovery.parser.allowed_terminals()
     if {NAME, INT} <= allowed:
         items += _values(position)
     elif NAME in allowed:
@@ -236,7 +236,7 @@ def _in_string(position: Position) -> Iterator[Item]:
 
 
 def _members(position: Position) -> list[Item]:
-    values = position.parser.parser.values
+    values = position.recovery.parser.values
     base = values[-2] if len(values) > 1 else None
     if not isinstance(base, ex.Expr):
         return []
@@ -310,7 +310,7 @@ def _names(position: Position) -> list[Item]:
     if word in _CHUNKED:
         return [_item(symbol) for symbol in position.names.table("chunks").values()]
     if word == "using":
-        call = position.parser.parser.values[-2]
+        call = position.recovery.parser.values[-2]
         wanted = call.function.name if isinstance(call, ex.Call) else ""
 
         def fits(node: Declaration) -> bool:
