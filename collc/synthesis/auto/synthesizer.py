@@ -132,8 +132,8 @@ class Turns:
 
     limit: work after which its next turn begins no attempt. setup: work before the search in its last turn. built: its
     best schedule. time: picoseconds of that. useful: the work of the turn that found it. in_vain: work in which it was
-    given up without one. reason: why there is none.
-    is_open: whether another turn may find a schedule, or a shorter one.
+    given up without one. reason: why there is none. is_open: whether another turn may find a schedule, or a shorter
+    one.
     """
 
     candidate: Candidate
