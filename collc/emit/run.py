@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from collc.msccl.program import Program, Slot, Step
+from collc.runtime.collectives import INPUT, OUTPUT, SCRATCH
 from collc.runtime.operations import STEP_KINDS
 from collc.runtime.run_program import RunProgram
 from collc.ten.demand import Op
 from collc.ten.module import Module
 
-_BUFFER_NUMBERS = {"i": 0, "o": 1, "s": 2}
+_BUFFER_NUMBERS = {"i": INPUT, "o": OUTPUT, "s": SCRATCH}
 
 
 def write_run(program: Program, module: Module, path: Path) -> None:
