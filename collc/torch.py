@@ -25,7 +25,7 @@ import torch.distributed as dist
 from collc.runtime.buffers import Buffers
 from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
-from collc.runtime.schedules import Schedules
+from collc.runtime.schedules import ScheduleError, Schedules
 
 FOLDER = "COLLC_SCHEDULES"
 """The environment variable with the folder of run files."""
@@ -39,10 +39,6 @@ _REDUCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     dist.ReduceOp.MAX: torch.maximum,
     dist.ReduceOp.MIN: torch.minimum,
 }
-
-
-class ScheduleError(RuntimeError):
-    """A call that failed: a rank that is gone, or whose message did not come in time."""
 
 
 def counts(group: dist.ProcessGroup | None = None) -> dict[tuple[str, str], int]:
@@ -136,13 +132,9 @@ class ScheduledGroup(dist.ProcessGroup):
         self._thread: threading.Thread | None = None
 
     def _npus(self, store: dist.Store) -> tuple[str, ...]:
-        """The names of the NPUs by rank; () if the processes do not name them."""
+        """The names of the NPUs by rank, "" of processes that do not name them."""
         store.set(f"npu/{self._rank}", os.environ.get(NPU, ""))
-        names = tuple(store.get(f"npu/{rank}").decode() for rank in range(self._size))
-        if any(names) and not all(names):
-            missing = [rank for rank, name in enumerate(names) if not name]
-            raise ValueError(f"{NPU} is not set on ranks {missing}: set it on all ranks or on none")
-        return names if all(names) else ()
+        return tuple(store.get(f"npu/{rank}").decode() for rank in range(self._size))
 
     def _check_folder(self, store: dist.Store) -> None:
         """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""
@@ -277,7 +269,7 @@ class ScheduledGroup(dist.ProcessGroup):
         reduction = next((function for known, function in _REDUCTIONS.items() if op == known), None)
         if reduction is None or not given.numel():
             return "no elements, or another reduction"
-        chosen = self.schedules.choose(coll, given.nbytes * (self._size if coll == "allgather" else 1), root)
+        chosen = self.schedules.choose(coll, given.nbytes, root)
         if isinstance(chosen, str):
             return chosen
         return _Call(*chosen, given.detach().view(-1), taken.detach().view(-1), reduction, op == dist.ReduceOp.AVG)
