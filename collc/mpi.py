@@ -18,7 +18,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from collc.runtime.buffers import Buffers
+from collc.runtime.buffers import Buffers, fits
+from collc.runtime.collectives import REDUCING
 from collc.runtime.rank_program import OPS, divide
 from collc.runtime.rounds import Message, Rows, Work
 from collc.runtime.run_program import RunProgram
@@ -60,11 +61,14 @@ class Communicator:
         """
         if not (given.flags.c_contiguous and taken.flags.c_contiguous) or given.dtype != taken.dtype or op not in OPS:
             raise ValueError("input and output are C-contiguous, of one type, and op is one of " + ", ".join(OPS))
+        if not fits(coll, self.size, given.size, taken.size):
+            raise ValueError(f"{coll} on {self.size} ranks from {given.size} elements does not give {taken.size}")
         given, taken = given.reshape(-1), taken.reshape(-1)
+        by_mpi = self.of_mpi(coll, given, taken, op, root)
         chosen = self.schedules.choose(coll, given.nbytes, root) if given.size else "no elements"
         self.schedules.count(coll, chosen if isinstance(chosen, str) else chosen[0])
         if isinstance(chosen, str):
-            return self.of_mpi(coll, given, taken, op, root)
+            return by_mpi
         return _Prepared(self, self._comm, *chosen, given, taken, op)
 
     def all_reduce(self, given: Array, taken: Array | None = None, op: str = "sum") -> None:
@@ -114,8 +118,10 @@ class Communicator:
             raise ValueError(f"no collective '{coll}': there are {', '.join(calls)}")
 
         def call() -> None:
+            if coll == "broadcast" and self.rank == root and not joined:
+                taken[:] = given
             calls[coll]()
-            if op == "avg":
+            if op == "avg" and coll in REDUCING:
                 divide(taken, self.size)
 
         return call
@@ -139,6 +145,7 @@ class _Prepared:
         rounds = owner.schedules.rounds(name, program, inplace=self._buffers.inplace)
         rows = self._buffers.rows(rounds, _zeros)
         self._name, self._rank, self._ranks, self._op = f"{program.coll} of {name}", owner.rank, owner.size, op
+        self._divides = op == "avg" and program.coll in REDUCING
         self._rounds: list[tuple[list[tuple[Any, str, int]], list[tuple[Array, Array, Array | None]]]] = []
         for step in rounds.rounds:
             receives = [(comm.Recv_init(_bytes(rows, m), m.peer), "a message from", m.peer) for m in step.receives]
@@ -158,7 +165,7 @@ class _Prepared:
                     target[:] = first
                 else:
                     reduce(first, second, out=target)
-        if self._op == "avg":
+        if self._divides:
             divide(self._buffers.target, self._ranks)
         self._buffers.store()
 
