@@ -11,7 +11,7 @@ from collc.runtime.run_program import RunProgram
 
 
 def fits(coll: str, ranks: int, given: int, taken: int) -> bool:
-    """Whether the input and the output of a call can have so many elements."""
+    """Whether a call can have an input and an output with these numbers of elements."""
     blocks = blocks_of(coll, ranks)
     return given % blocks[INPUT] == 0 and given // blocks[INPUT] * blocks[OUTPUT] == taken
 
