@@ -32,8 +32,8 @@ FOLDER = "COLLC_SCHEDULES"
 NPU = "COLLC_NPU"
 """The environment variable with the name or label of this process's NPU, as in the programs of the files."""
 
-_FIRST_TAG = 1 << 30
-"""Messages of schedules have tags from here on, beyond those with which a program sends and receives for itself."""
+_LAST_TAG = 2**31 - 1
+"""Messages of schedules have tags down from here, beyond those with which a program sends and receives for itself."""
 
 _REDUCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     dist.ReduceOp.SUM: torch.add,
@@ -339,8 +339,8 @@ class ScheduledGroup(dist.ProcessGroup):
     def _exchange(self, call: _Call, rounds: Sequence[Round], rows: Rows) -> None:
         """Execute rounds. Raises ScheduleError if a message fails or does not come in time."""
 
-        def tagged(message: Message) -> tuple[list[torch.Tensor], int, int]:
-            return [rows(message.first, message.length)], message.peer, _FIRST_TAG + message.number
+        def arguments_of(message: Message) -> tuple[list[torch.Tensor], int, int]:
+            return [rows(message.first, message.length)], message.peer, _LAST_TAG - message.number
 
         if self._failed is not None:
             raise self._failed
@@ -348,8 +348,8 @@ class ScheduledGroup(dist.ProcessGroup):
         for number, step in enumerate(rounds):
             message, verb = None, ""
             try:
-                receives = [(links.recv(*tagged(m)), m) for m in step.receives]
-                sends = [(links.send(*tagged(m)), m) for m in step.sends]
+                receives = [(links.recv(*arguments_of(m)), m) for m in step.receives]
+                sends = [(links.send(*arguments_of(m)), m) for m in step.sends]
                 for verb, works in (("a message from", receives), ("room for a message to", sends)):  # noqa: B007
                     for work, message in works:  # noqa: B007
                         work.wait()
