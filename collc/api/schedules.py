@@ -14,6 +14,7 @@ from collc.api import arguments
 from collc.api.arguments import with_keywords
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
+from collc.application.file_kinds import FILE_KINDS
 from collc.application.run.file_runs import FileRuns, RunOptions, run_program
 from collc.application.verify.file_report import FileReport
 from collc.application.verify.file_verification import Expectation, verify_file, verify_module
@@ -80,8 +81,7 @@ class LowerOptions(TypedDict, total=False):
     gpus_per_node: int | None
 
 
-_SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json", "run": ".run"}
-"""Of the files of each kind of program."""
+_KIND: Final = arguments.one_of("msccl", "mscclpp", "run")
 _CHECKS: Final = {
     "collective": arguments.text,
     "root": arguments.at_least(-(2**63)),
@@ -131,7 +131,7 @@ class LoweredProgram:
     def in_file(self) -> Generator[Path]:
         """The path of a temporary file with the contents."""
         with TemporaryDirectory() as folder:
-            path = Path(folder, f"program{_SUFFIXES[self.kind]}")
+            path = Path(folder, f"program{FILE_KINDS[self.kind].suffixes[0]}")
             path.write_bytes(self.data)
             yield path
 
@@ -162,7 +162,7 @@ def verify(
     return verify_file(arguments.path("source", source, kinds), expected)
 
 
-@with_keywords(LowerOptions, {"kind": arguments.one_of(*_SUFFIXES), "sizes": arguments.sizes})
+@with_keywords(LowerOptions, {"kind": _KIND, "sizes": arguments.sizes})
 def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> LoweredProgram:
     """Lower a schedule to a program for a runtime. The keywords are those of `LowerOptions`.
 

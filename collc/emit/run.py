@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from collc.runtime.run_program import RunProgram
 from collc.ten.demand import Op
 from collc.ten.module import Module
 
-_BUFFER_NUMBERS = {"i": INPUT, "o": OUTPUT, "s": SCRATCH}
+_BUFFER_NUMBERS: Final = {"i": INPUT, "o": OUTPUT, "s": SCRATCH}
 
 
 def write_run(program: Program, module: Module, path: Path) -> None:

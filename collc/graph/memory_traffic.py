@@ -45,6 +45,8 @@ def _bytes(family: RunFamily, sizes: Sequence[int]) -> tuple[Fraction, ...]:
     sizes: of the dimensions of the network, the one of neighbouring numbers first; () if it has not several.
     """
     run, members = family.first, len(family.first.group)
+    if members == 1:  # nothing is sent
+        return (Fraction(0),) * 4
     shape = None if run.standard is None else run.standard.shape
     if shape is None or not shape.by_rule:
         table = run.pattern.expand()

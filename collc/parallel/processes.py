@@ -111,8 +111,8 @@ def run_in_processes(
     """Yield (number of the task, result) as tasks are done, in any order; a `Lost` for one without a result.
 
     function: the name of a function of one argument, see `named_function`; it must not raise. A process that may start
-    no others runs the tasks itself. Closing the generator
-    ends the processes, however busy they are; so their temporary files are in a folder that is removed here.
+    no others runs the tasks itself. Closing the generator ends the processes, however busy they are; so their temporary
+    files are in a folder that is removed here.
     """
     with cleanup_on_termination(), tempfile.TemporaryDirectory(prefix="collc-", ignore_cleanup_errors=True) as folder:
         yield from _run_in_processes(function, tasks, limits, folder)

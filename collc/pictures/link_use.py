@@ -50,6 +50,10 @@ class LinkUse:
         """The name of what a row carries."""
         return self.item_name(int(self.item[row]))
 
+    def effect(self, row: int) -> str:
+        """What the receiver does with what arrives, for the end of a phrase; empty if it is a copy."""
+        return " (added to what the target holds)" if self.reduce[row] else " (kept apart)" if self.kept[row] else ""
+
     @cached_property
     def bytes_per_link(self) -> Int64Array:
         """int64[links]."""

@@ -269,13 +269,14 @@ const animate = (box) => {
     });
     return `${timeText(time)}. ${lines.join(" ")}`;
   };
+  const speak = () => { said.textContent = focus ? main.words(focus, time) : report(); };
   const draw = () => {
     for (const lane of shown()) lane.draw(Math.min(time, lane.time), lane === main || focus?.critical ? focus : null, colors);
     for (const move of needles) move(time);
     clock.value = String(Math.round((1000 * time) / end()));
     output.textContent = timeText(time);
     clock.setAttribute("aria-valuetext", output.textContent);
-    if (!frame) said.textContent = focus ? main.words(focus, time) : report();
+    if (!frame) speak();
   };
   const choose = (next) => {
     focus = next;
@@ -286,7 +287,7 @@ const animate = (box) => {
     }
     path.setAttribute("aria-pressed", String(Boolean(focus && focus.critical)));
     draw();
-    if (focus) said.textContent = main.words(focus, time);
+    if (frame && focus) speak();
   };
   const pause = () => {
     cancelAnimationFrame(frame);

@@ -6,7 +6,6 @@ import base64
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,38 +23,36 @@ from collc.ten.arrays import BoolArray, Int64Array
 class Clip:
     """A picture that moves.
 
-    title, notes: in words. name: of the algorithm. data: JSON for the page. lists_rows: whether each row of the link
-    use is in the data, so that the data has the words for marks with the number of a row.
+    name: of the algorithm. words: what it shows, for those who do not see it. data: JSON for the page. lists_rows:
+    whether each row of the link use is in the data, so that the data has the words for marks with the number of a row.
+    notes: what is left out.
     """
 
-    title: str
     name: str
+    words: str
     data: str
     lists_rows: bool
     notes: tuple[str, ...] = ()
 
 
-def _is_listed(use: LinkUse) -> bool:
-    """Whether a page has each row: at most 320 kB. Of more, those of a link that touch are drawn as one."""
-    return len(use) <= 16 * MOST_MARKS
+def _are_listed(count: int) -> bool:
+    """Whether a page has each of a number of rows: at most 320 kB."""
+    return count <= 16 * MOST_MARKS
 
 
-def clip_of(use: LinkUse, name: str, title: str = "Chunks on their way", *, named: bool = True) -> Clip:
+def clip_of(use: LinkUse, name: str, *, named: bool = True) -> Clip:
     """The moving picture of what links carry. name: of the algorithm. named: whether the page names what moves."""
     network, drawn = use.network, drawn_network(use.network)
     layout, notes = drawn.layout, [*drawn.layout.notes]
     line_of = np.zeros(network.link_count, np.int64)
     for number, (_, _, links, _) in enumerate(drawn.lines):
         line_of[links] = number
-    lists_rows = _is_listed(use)
+    lists_rows = _are_listed(len(use))
     rows = _listed_rows(use, line_of, named) if lists_rows else _joined_rows(use, line_of)
     if not lists_rows:
         notes.append(f"of {len(use):,} transfers, those of a link that touch are drawn as one")
     devices = [
-        [
-            network.shown_name(device),
-            *(round(value, 1) for value in layout.points.get(device, ())),
-        ]
+        [network.shown_name(device), *(round(value, 1) for value in layout.points.get(device, ()))]
         for device in range(network.device_count)
     ]
     data = {
@@ -71,15 +68,17 @@ def clip_of(use: LinkUse, name: str, title: str = "Chunks on their way", *, name
         "removed": drawn.removed,
         **rows,
     }
-    return Clip(title, name, json.dumps(data, separators=(",", ":"), ensure_ascii=True), lists_rows, tuple(notes))
+    words = f"{len(use):,} transfers on {network.name} within {format_time(use.time)}"
+    words += f"; a chain of {len(rows['critical'])} of them ends last" if rows["critical"] else ""
+    return Clip(name, words, json.dumps(data, separators=(",", ":")), lists_rows, tuple(notes))
 
 
 def _listed_rows(use: LinkUse, line_of: Int64Array, named: bool) -> dict[str, Any]:
     """Each row as it is. kinds: (busy, delay, words for the size and for what the receiver does)."""
     unit = max(1, int(np.gcd.reduce(np.concatenate([use.begin, use.free, use.arrive]), initial=0)))
     unit = max(unit, -(-use.time // (2**32 - 1)))
-    columns = np.stack([use.free - use.begin, use.arrive - use.begin, use.size, use.reduce + 2 * use.kept], axis=1)
-    kinds, kind = np.unique(columns, axis=0, return_inverse=True)
+    columns = np.stack([use.free - use.begin, use.arrive - use.begin, use.size, use.reduce, use.kept], axis=1)
+    kinds, first, kind = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     count = int(use.item.max(initial=-1)) + 1
     owner = np.zeros(count, np.int64)
     owner[use.item] = use.owner % SERIES
@@ -90,8 +89,8 @@ def _listed_rows(use: LinkUse, line_of: Int64Array, named: bool) -> dict[str, An
         "begin": _pack(use.begin // unit),
         "kind": _pack(kind.reshape(-1)),
         "kinds": [
-            [busy // unit, delay // unit, shown_bytes(size), ("", " (added)", " (kept apart)", " (kept apart)")[does]]
-            for busy, delay, size, does in kinds.tolist()
+            [busy // unit, delay // unit, shown_bytes(size), use.effect(row)]
+            for (busy, delay, size, *_), row in zip(kinds.tolist(), first.tolist(), strict=True)
         ],
         "whole": True,
         "items": [use.item_name(item) for item in range(count)] if named else None,
@@ -107,7 +106,7 @@ def _holders_of(use: LinkUse, count: int) -> list[Any] | None:
         return None
     holders = [use.holders(item) for item in range(count)]
     sizes = [len(npus) for npus in holders]
-    if sum(sizes) > 16 * MOST_MARKS:
+    if not _are_listed(sum(sizes)):
         return None
     return [_pack(np.repeat(np.arange(count), sizes)), _pack(np.concatenate(holders))]
 
@@ -175,11 +174,3 @@ def critical_path(use: LinkUse) -> list[int]:
         if not before:
             return path[::-1]
         path.append(max(before, key=lambda pair: pair[0])[1])
-
-
-def words_of(use: LinkUse, clips: Sequence[Clip]) -> str:
-    """What the picture shows, for those who do not see it."""
-    path = critical_path(use) if _is_listed(use) else []
-    words = f"{len(use):,} transfers on {use.network.name} within {format_time(use.time)}"
-    words += f"; a chain of {len(path)} of them ends last" if path else ""
-    return words + (f"; beside it {clips[1].name}" if len(clips) > 1 else "")

@@ -91,13 +91,12 @@ class DrawnNetwork:
 def drawn_network(network: Network) -> DrawnNetwork:
     """The places of devices and of links in each direction, as `network_picture` draws them with a load."""
     layout = layout_of(network)
+    shapes = _Shapes(network, layout, np.zeros(network.link_count, np.int64))
     lines = _lines(network, directed=True)
     drawn = [line for line in lines if {line.source, line.target} <= layout.points.keys()]
-    removed = _removed_lines(network, layout)
-    paths = iter(_Shapes(network, layout, np.zeros(network.link_count, np.int64)).paths([*drawn, *removed]))
-    path_of = {(line.source, line.target): path for line, path in zip(drawn, paths, strict=False)}
+    path_of = {(line.source, line.target): path for line, path in zip(drawn, shapes.paths(drawn), strict=True)}
     rows = [(line.source, line.target, line.links, path_of.get((line.source, line.target), "")) for line in lines]
-    return DrawnNetwork(layout, rows, list(paths))
+    return DrawnNetwork(layout, rows, shapes.removed_paths(_removed_lines(network, layout)))
 
 
 def _removed_lines(network: Network, layout: Layout) -> list[_Line]:
@@ -220,13 +219,21 @@ class _Shapes:
     def paths(self, lines: list[_Line]) -> list[str]:
         """The path of each line, as in SVG."""
         points = self.layout.points
-        shortest = min((math.dist(points[line.source], points[line.target]) for line in lines), default=0.0)
-        devices = np.array(list(points.values()))
+        return self._paths(
+            lines, min((math.dist(points[line.source], points[line.target]) for line in lines), default=0.0)
+        )
+
+    def removed_paths(self, lines: list[_Line]) -> list[str]:
+        """The path of each link that was removed, as in SVG."""
+        return self._paths(lines, self.layout.cell)
+
+    def _paths(self, lines: list[_Line], shortest: float) -> list[str]:
+        devices = np.array(list(self.layout.points.values()))
         return [self._path(line, bends=self._must_bend(line, devices, shortest)) for line in lines]
 
     def removed_lines(self, lines: list[_Line]) -> Iterator[str]:
         """The links that were removed, such as those that failed."""
-        for line, path in zip(lines, self.paths(lines), strict=True):
+        for line, path in zip(lines, self.removed_paths(lines), strict=True):
             ends = " - ".join(self.network.shown_name(device) for device in (line.source, line.target))
             yield mark(f"{ends}: removed", _removed_stroke(path))
 

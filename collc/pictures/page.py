@@ -43,13 +43,10 @@ class Remarks:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Pictures that move on one clock: the first, and one that can be shown beside it.
+    """Pictures that move on one clock: the first, and one that can be shown beside it. caption: sentences below."""
 
-    words: what they show, for those who do not see them. caption: a sentence below.
-    """
-
+    title: str
     clips: Sequence[Clip]
-    words: str
     caption: str = ""
 
 
@@ -157,7 +154,7 @@ def _moving_figure(block: Moving, ident: str) -> str:
     stages = "".join(
         f'<div class="stage"{" hidden" if k else ""}><p>{escape_text(clip.name)}</p>'
         f'<canvas tabindex="0" role="application" aria-roledescription="picture that moves" '
-        f"aria-label={attribute(block.words)}></canvas></div>"
+        f"aria-label={attribute(clip.words)}></canvas></div>"
         for k, clip in enumerate(block.clips)
     )
     beside = [
@@ -170,7 +167,7 @@ def _moving_figure(block: Moving, ident: str) -> str:
         f'<script type="application/json">{clip.data.replace("<", chr(92) + "u003c")}</script>' for clip in block.clips
     )
     return (
-        f'<figure class="moving" id="{ident}"><h3>{escape_text(block.clips[0].title)}</h3><div class="controls">'
+        f'<figure class="moving" id="{ident}"><h3>{escape_text(block.title)}</h3><div class="controls">'
         '<button type="button" class="play" aria-pressed="false">Play</button>'
         '<input type="range" class="clock" min="0" max="1000" value="0" aria-label="time"><output></output>'
         f'<label>takes <select class="pace">{paces}</select></label>'

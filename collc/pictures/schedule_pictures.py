@@ -142,7 +142,7 @@ def ten_picture(use: LinkUse, title: str = "Time-expanded network", most: int = 
         dashes = ' stroke-dasharray="4 2"' if use.reduce[row] else ""
         stroke = line(x1, y1, x2, y2, f"s{color}", f' stroke-width="{number(width)}"{dashes}')
         dot = f'<circle class="f{color}" cx="{number(x2)}" cy="{number(y2)}" r="{number(1.4 + 0.77 * width)}"/>'
-        parts.append(mark(row_tip(use, row), stroke + dot, row))
+        parts.append(mark(_tip(use, row), stroke + dot, row))
     return _finish(frame, parts, notes, title, use)
 
 
@@ -163,12 +163,10 @@ def _by_node(network: Network, devices: Int64Array) -> Int64Array:
     return devices[np.argsort(place[devices], kind="stable")]
 
 
-def row_tip(use: LinkUse, row: int) -> str:
-    """What a transfer carries, over which link, and when."""
-    does = " (added to what the target holds)" if use.reduce[row] else " (kept apart)" if use.kept[row] else ""
+def _tip(use: LinkUse, row: int) -> str:
     link = use.network.shown_link(int(use.link[row]))
     begin, arrive = format_time(int(use.begin[row])), format_time(int(use.arrive[row]))
-    return f"{use.name(row)}, {shown_bytes(int(use.size[row]))}{does}: {link}, {begin} to {arrive}"
+    return f"{use.name(row)}, {shown_bytes(int(use.size[row]))}{use.effect(row)}: {link}, {begin} to {arrive}"
 
 
 def gantt_picture(use: LinkUse, title: str = "Links over time", most: int = MOST_MARKS) -> Picture:
@@ -208,7 +206,7 @@ def _bar(use: LinkUse, row: int, frame: _Frame, at: int) -> str:
     label = use.name(row).partition(":")[2]
     if label and text_width(label, 9) + 4 <= width and high >= 9:
         shapes += text(x + width / 2, frame.y(at) + 3, label, "onfill tiny mid")
-    return mark(row_tip(use, row), shapes, row)
+    return mark(_tip(use, row), shapes, row)
 
 
 def _blocks(use: LinkUse, rows: Int64Array, frame: _Frame, at: int) -> Iterator[str]:

@@ -167,8 +167,8 @@ class Effort:
     after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
     much may be. work_part: of the work that `auto` takes by itself. unwinds: whether `auto` also tries
     direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: picoseconds at
-    which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches
-    with other numbers of chunks, which `auto` adds to.
+    which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches with other
+    numbers of chunks, which `auto` adds to.
     """
 
     seed: int = 0

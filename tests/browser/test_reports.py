@@ -5,7 +5,9 @@ Needs the package `playwright` and a Chromium: of COLLC_BROWSER, of the system, 
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,6 +214,10 @@ def wait_until_clock_passes(page: Any, least: int) -> None:
 
 def test_chunks_move_and_can_be_followed(browser: Any, reports: Path) -> None:
     """Play, slider, pointer and keyboard; what is said agrees with the schedule: 72 transfers, 9 chunks."""
+    svg = reports / "mesh.svg"
+    assert main(["show", str(reports / "mesh.coll"), "--svg", str(svg), "--picture", "gantt"]) == 0
+    titles = re.findall(r"<title>(.*: .* to .*)</title>", html.unescape(svg.read_text()))
+    assert len(titles) == 72
     for scheme in ("light", "dark"):
         page, wrong = opened(browser, reports / "mesh.html", scheme=scheme)
         page.locator("[role=tab]", has_text="Schedule").click()
@@ -232,6 +238,8 @@ def test_chunks_move_and_can_be_followed(browser: Any, reports: Path) -> None:
         page.keyboard.press("ArrowLeft")
         assert said.inner_text().startswith("npu[0, 0] at ")
         page.keyboard.press("Escape")
+        tips = page.locator("g[data-row]").evaluate_all("nodes => nodes.map(node => node.dataset.tip)")
+        assert {*tips} == {*titles}  # as Python writes them
         bar = page.locator("g[data-row]").first
         bar.hover()
         name, _, _ = bar.get_attribute("data-tip").rpartition("]")[0].partition("]")

@@ -99,8 +99,9 @@ def test_traffic_by_collective(collective: str, chunks: int) -> None:
         ("run reduce_scatter(t.npus, size: 15MiB) run all_gather(t.npus, size: 15MiB)", Fraction(3, 2), Fraction(3, 4)),
         ("run all_reduce(t.npu[1..4], size: 15MiB)", Fraction(3, 2), Fraction(3, 4)),
         ("run send_recv(t.npus, size: 15MiB, source: 0, target: 2)", Fraction(1), Fraction(1)),
+        ("run all_reduce(t.npu[1..2], size: 15MiB) run all_gather(t.npus, size: 15MiB)", Fraction(1), Fraction(1, 4)),
     ],
-    ids=["both", "group", "one"],
+    ids=["both", "group", "one", "alone"],
 )
 def test_traffic_of_several_runs_and_of_groups(runs: str, baseline: Fraction, offload: Fraction) -> None:
     for mode, wanted in (("baseline", baseline), ("offload", offload)):

@@ -458,6 +458,10 @@ def test_a_link_of_a_host_that_both_directions_share(imported):
     ):
         with pytest.raises(SourceError, match=said):
             imported(star(wrong))
+    again = star('<cabinet id="k" prefix="m" radical="0-1" bw="1GBps" lat="1us"/>').replace('id="r"', 'id="q"')
+    again = again[again.index('<zone id="c"') : again.rindex("</zone>")]
+    with pytest.raises(SourceError, match="c occurs twice"):
+        imported(star(shared, again))
 
 
 def test_blank_lines_before_the_declaration_of_xml(imported):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collc.pictures.layout import layout_of, node_label
-from collc.pictures.network_picture import network_picture
+from collc.pictures.network_picture import drawn_network, network_picture
 from collc.pictures.picture import WIDTH
 from collc.source.elaboration.elaborate import load_topology
 from collc.ten.network import Network
@@ -154,6 +154,21 @@ def test_removed_links_are_drawn_as_such(load: bool) -> None:
     assert ends == [f"{names[a]} - {names[b]}" for a, b in pairs]
     assert any("removed" in text for text in texts(picture))
     assert not any("removed" in text for text in texts(network_picture(whole)))
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_a_removed_link_leads_around_devices(two: bool) -> None:
+    """The link from one end of a row of a torus to the other, alone or with another one that is removed."""
+    whole = grid(4, 4, wrap=True)
+    pairs = {(0, 3), (0, 1)} if two else {(0, 3)}
+    ends = [(min(pair), max(pair)) for pair in zip(whole.source.tolist(), whole.target.tolist(), strict=True)]
+    damaged = remove_parts(whole, [], np.array([link for link, pair in enumerate(ends) if pair in pairs]))
+    for load in (None, np.ones(damaged.link_count, np.int64)):
+        drawn = root_of(network_picture(damaged, load)).iter(f"{SVG}path")
+        failed = [path.get("d") for path in drawn if path.get("class") == "failed"]
+        assert sum("Q" in path or path.count("M") == 2 for path in failed[-len(pairs) :]) == 1
+    moving = drawn_network(damaged).removed
+    assert sum("Q" in path or path.count("M") == 2 for path in moving) == 1
 
 
 def test_a_network_without_links_or_rates() -> None:

@@ -14,7 +14,7 @@ from benchmarks.large_programs import large_programs
 from benchmarks.named_programs import SETS, named_programs
 from collc.base.diagnostics import CollcError, NoSchedule, SourceError, SourceFile
 from collc.kernels.compiled import LOAD_TIME
-from collc.passes.synthesizers import auto
+from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.kinds import ProblemKind
@@ -338,6 +338,13 @@ def test_a_search_with_more_chunks_learns_from_the_last_one(monkeypatch: pytest.
     assert limits["swarm"] == 120_000
     assert known.in_vain["swarm"] == 120_000
     assert known.best == time_of(learned) <= time_of(auto(modules[1], Effort()))
+
+
+def test_a_search_after_a_much_better_one_tries_all_candidates():
+    """What found the schedule then, such as Z3, may not be there now."""
+    module = Module("m", dgx1(), broadcast(EIGHT, chunks=8))
+    known = Experience(pairs=64, best=1, time=dict.fromkeys(SYNTHESIZERS, 10**12))
+    assert time_of(auto(module, Effort(experience=known))) == time_of(auto(module, Effort()))
 
 
 def test_the_choice_counts_work_and_not_time():

@@ -26,6 +26,7 @@ from collc.application.compile.proofs import (
     prove,
     too_long,
 )
+from collc.application.file_kinds import FILE_KINDS
 from collc.application.schedule_times import check_possible, ends_of_runs, queueing_note, step_count
 from collc.application.settings import OUTPUT_HINT, Callbacks, Settings
 from collc.base.atomic_files import check_folder, open_draft
@@ -55,12 +56,7 @@ if TYPE_CHECKING:
 
 
 _FILE_SUFFIXES: Final = {
-    ".ten": "ten",
-    ".xml": "msccl",
-    ".msccl": "msccl",
-    ".json": "mscclpp",
-    ".mscclpp": "mscclpp",
-    ".run": "run",
+    suffix: name for name, kind in FILE_KINDS.items() if name in EMIT_KINDS for suffix in kind.suffixes
 }
 """Suffixes of the files that collc writes, with the kind of the file."""
 

@@ -88,15 +88,16 @@ def _write_program(
     from collc.msccl.check import check_file, expected_of
     from collc.msccl.lowering.quality import quality, slowdown_note
 
-    program = file.program
-    if options.profile is Profile.RUN:
+    program, is_run_file = file.program, options.profile is Profile.RUN
+    title, subject = ("run file", "run file") if is_run_file else ("MSCCL file", "MSCCL")
+    if is_run_file:
         write_run(program, module, path)
     else:
         with path.open("wb") as out:
             write_xml(program, out)
     collective, root = _collective_of(module)
     custom = program.collective.kind == "custom"
-    announce("reading the MSCCL file back and checking it")
+    announce(f"reading the {title} back and checking it")
     verdict = check_file(
         path,
         collective=None if custom else collective,
@@ -104,11 +105,10 @@ def _write_program(
         profile=options.profile.value,
         expected=expected_of(module.network, module.demand, options.instances) if custom else None,
     )
-    announce("simulating the MSCCL file")
+    announce(f"simulating the {title}")
     measured = quality(program, module)
-    average = "" if options.profile is Profile.RUN else average_note(module.demand)
-    title = "run file" if options.profile is Profile.RUN else "MSCCL"
-    notes = (*program.notes, f"{title}: {measured}", slowdown_note(program, measured), average)
+    average = "" if is_run_file else average_note(module.demand)
+    notes = (*program.notes, f"{subject}: {measured}", slowdown_note(program, measured), average)
     return WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics)
 
 

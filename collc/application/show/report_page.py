@@ -20,7 +20,7 @@ from collc.base.wording import in_short, plural
 from collc.msccl.inspecting import DrawnStep, Inspection
 from collc.pictures.charts import legend, rate_label
 from collc.pictures.link_use import LinkUse, use_of_simulation
-from collc.pictures.moving_picture import clip_of, words_of
+from collc.pictures.moving_picture import clip_of
 from collc.pictures.network_picture import kind_label, network_picture
 from collc.pictures.page import Block, Facts, Figure, Moving, Page, Panel, Remarks, Section
 from collc.pictures.picture import MOST_MARKS, WIDTH, Picture, join_lines, mark, rect, text, text_width
@@ -106,7 +106,7 @@ def _moving_picture(subject: Subject, use: LinkUse) -> Moving:
     clips = [clip_of(use, "this schedule")]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
     clips += [clip_of(use_of_simulation(simulation), name, named=False) for name, simulation in simulated[:1]]
-    return Moving(clips, words_of(use, clips), _MOVING)
+    return Moving("Chunks on their way", clips, _MOVING)
 
 
 def report_of_schedule(report: ScheduleReport, network: Network, progress: Progress) -> str:

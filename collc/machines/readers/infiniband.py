@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -68,13 +67,17 @@ class _Record(NamedTuple):
 
 @dataclass(slots=True)
 class _Cables:
-    """What was read. records: by guid. cables: both ends -> bytes per second (None: not said) and line."""
+    """What was read. records: by guid. cables: both ends -> bytes per second (None: not said) and line.
+
+    dropped: sentences on what is left out.
+    """
 
     source: SourceFile
     records: dict[str, _Record] = field(default_factory=dict[str, _Record])
     cables: dict[tuple[End, End], tuple[Fraction | None, int]] = field(
         default_factory=dict[tuple[End, End], tuple[Fraction | None, int]]
     )
+    dropped: dict[str, None] = field(default_factory=dict[str, None])
 
     def add(self, one: End, other: End, rate: Fraction | None, line: int) -> None:
         first, second = sorted((one, other))
@@ -83,9 +86,8 @@ class _Cables:
             message = f"both ends of a cable differ: here and in line {known[1]}"
             raise flaw(message, line_span(self.source, line), "is the file put together from two runs?")
 
-    def fabric(self, dropped: Sequence[str] = ()) -> Fabric:
+    def fabric(self) -> Fabric:
         """Switches, their cables and the hosts. Raises SourceError X0601 for ends without a record."""
-        lost = list(dropped)
         count = Counter(record.description for record in self.records.values())
         named = {
             guid: record.description if count[record.description] == 1 else f"{record.description} {guid[2:]}"
@@ -98,14 +100,14 @@ class _Cables:
         for (near_end, other), (rate, _) in self.cables.items():
             switches = [end for end in (near_end, other) if self.records[end[0]].is_switch]
             if near_end[0] == other[0]:
-                lost.append("cables from a device to itself")
+                self.dropped["cables from a device to itself"] = None
             elif len(switches) == 2:
                 cables.append((named[near_end[0]], named[other[0]], rate))
             elif len(switches) == 1:
                 guid, number = other if switches[0] == near_end else near_end
                 text = self.records[guid].description
                 if _AGGREGATION in text or self.records[guid].is_router:
-                    lost.append(_SERVICES)
+                    self.dropped[_SERVICES] = None
                     continue
                 if _BY_DRIVER.match(text):
                     text = guid[2:]
@@ -115,13 +117,12 @@ class _Cables:
                     Attachment(host, words[0] if words else f"port{number}", named[switches[0][0]], rate)
                 )
             else:
-                lost.append("cables between two hosts")
+                self.dropped["cables between two hosts"] = None
         if not attachments:
             message = f"{self.source.name} has no cable from a switch to a host"
             raise flaw(message, hint="import the output of all of the fabric, with the records of its hosts (Ca)")
         names = tuple(named[guid] for guid, record in self.records.items() if record.is_switch)
-        lists = tuple(cables), tuple(attachments), tuple(dict.fromkeys(lost))
-        return Fabric(names, *lists, unnamed=tuple(by_driver))
+        return Fabric(names, tuple(cables), tuple(attachments), tuple(self.dropped), unnamed=tuple(by_driver))
 
     def _check_ends(self) -> None:
         """Raise SourceError X0601 for a port with two cables and an end without a record."""
@@ -140,7 +141,7 @@ class _Cables:
 
 def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
     """The fabric. In a file of ibsim, no link has a speed. Raises SourceError X0601 with the line of what is wrong."""
-    cables, guid, dropped = _Cables(source), "", dict[str, None]()
+    cables, guid = _Cables(source), ""
     is_ibsim = (
         re.search(r'^(Switch|Hca)[ \t]++\d+[ \t]++"(?![SHR]-[0-9a-fA-F]{16}")', source.text, re.MULTILINE) is not None
     )
@@ -154,7 +155,7 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
                 message = 'a port is expected: [1] "S-<16 hex digits>"[2]  # ... 4xHDR, below its Switch or Ca'
                 raise flaw(message, line_span(source, line), "is the file cut off?")
             if _AGGREGATION in port[4]:
-                dropped[_SERVICES] = None
+                cables.dropped[_SERVICES] = None
                 continue
             speeds = _WIDTH.findall(port[4])
             if not speeds and not is_ibsim:
@@ -170,13 +171,13 @@ def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:
             guid = record[2]
             cables.records[guid] = _Record(record[1] == "Switch", record[1] == "Rt", record[3] or guid)
         elif _UNREACHED.match(stripped):
-            dropped["devices that ibnetdiscover could not reach, as its messages in the file say"] = None
+            cables.dropped["devices that ibnetdiscover could not reach, as its messages in the file say"] = None
         elif not _NO_RECORD.match(stripped):
             message = "a line of ibnetdiscover is expected"
             raise flaw(message, line_span(source, line), "as ibnetdiscover prints them without -p")
     if is_ibsim and re.search(r"\bw=\d", source.text):
-        dropped["widths of links (w=), since the file does not say the speed of a lane"] = None
-    return cables.fabric(list(dropped))
+        cables.dropped["widths of links (w=), since the file does not say the speed of a lane"] = None
+    return cables.fabric()
 
 
 _HEADER: Final = re.compile(r"(Switch|CA):\s*+(?:(0x[0-9a-fA-F]++)\s++)?(.*?):\s*+$")

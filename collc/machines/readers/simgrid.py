@@ -125,11 +125,9 @@ def _star_zone(platform: _Platform, zone: Element) -> None:
     backbone = next((child for child in zone if child.tag == "backbone"), None)
     router = next((child.get("id") for child in zone if child.tag == "router"), f"{zone.get('id')} router")
     rates = None if backbone is None else _rates(platform, backbone, "bandwidth", "latency")
-    up, down = _middle(platform, zone.get("id", "cluster"), router, rates, span)
+    up, down = _middle(platform, _cluster_name(platform, zone), router, rates, span)
     for cabinet in (child for child in zone if child.tag == "cabinet"):
-        own = _rates(platform, cabinet, "bw", "lat")
-        for host in _numbered_hosts(platform, cabinet):
-            platform.edges += [(host, up, *own, 1), (down, host, *own, 1)]
+        _join_hosts(platform, cabinet, _numbered_hosts(platform, cabinet), up, down)
     taken: set[str] = set()
     for link in (child for child in zone if child.tag == "host_link"):
         host, place = link.get("id"), element_span(platform.source, link)
@@ -230,10 +228,8 @@ def _cluster(platform: _Platform, element: Element) -> None:
     shape = element.get("topology", "FLAT")
     if shape not in {"FLAT", *_SHAPES}:
         raise flaw(f"a cluster with topology {shape} cannot be imported", span, f"FLAT, {', '.join(_SHAPES)} can")
-    name, hosts = element.get("id", "cluster"), _numbered_hosts(platform, element)
-    if name in platform.clusters:
-        raise flaw(f"{name} occurs twice", span)
-    platform.clusters.add(name)
+    hosts = _numbered_hosts(platform, element)
+    name = _cluster_name(platform, element)
     if element.get("limiter_link"):
         platform.dropped.append("limiter_link, which bounds what a node sends and receives together")
     if shape == "FLAT":
@@ -255,6 +251,15 @@ def _cluster(platform: _Platform, element: Element) -> None:
         raise flaw(f"topo_parameters is for {count:,} hosts, and there are {len(hosts):,}", span)
 
 
+def _cluster_name(platform: _Platform, element: Element) -> str:
+    """The name of a cluster or zone that no other one has."""
+    name = element.get("id", "cluster")
+    if name in platform.clusters:
+        raise flaw(f"{name} occurs twice", element_span(platform.source, element))
+    platform.clusters.add(name)
+    return name
+
+
 def _numbered_hosts(platform: _Platform, element: Element) -> list[str]:
     """Adds the hosts of a cluster or cabinet, and returns their names."""
     span = element_span(platform.source, element)
@@ -272,10 +277,15 @@ def _numbered_hosts(platform: _Platform, element: Element) -> list[str]:
 def _flat_cluster(platform: _Platform, element: Element, hosts: Sequence[str]) -> None:
     """Hosts with a private link each to a router; over the backbone, all that they send and receive."""
     name = element.get("id", "cluster")
-    private = _rates(platform, element, "bw", "lat")
     router = element.get("router_id") or f"{element.get('prefix')}{name}_router{element.get('suffix')}"
     backbone = _rates(platform, element, "bb_bw", "bb_lat") if element.get("bb_bw") else None
     up, down = _middle(platform, name, router, backbone, element_span(platform.source, element))
+    _join_hosts(platform, element, hosts, up, down)
+
+
+def _join_hosts(platform: _Platform, element: Element, hosts: Sequence[str], up: str, down: str) -> None:
+    """Adds a private link of each host of a cluster or cabinet to and from its middle."""
+    private = _rates(platform, element, "bw", "lat")
     for host in hosts:
         platform.edges += [(host, up, *private, 1), (down, host, *private, 1)]
 

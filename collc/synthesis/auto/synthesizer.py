@@ -132,8 +132,8 @@ class Turns:
 
     limit: work after which its next turn begins no attempt. setup: work before the search in its last turn. built: its
     best schedule. time: picoseconds of that. useful: the work of the turn that found it. in_vain: work in which it was
-    given up without one. reason: why there is none.
-    is_open: whether another turn may find a schedule, or a shorter one.
+    given up without one. reason: why there is none. is_open: whether another turn may find a schedule, or a shorter
+    one.
     """
 
     candidate: Candidate
@@ -210,32 +210,29 @@ class _Search:
         if self.effort.experience is not None:
             self._add_to(self.effort.experience, pairs)
 
-    def _with_experience(self, listed: list[Candidate], pairs: int) -> Iterator[Candidate]:
-        """The candidates that could be the best after a search with other chunks, without turns that are in vain."""
+    def _with_experience(self, listed: list[Candidate], pairs: int) -> list[Candidate]:
+        """The candidates that could be the best after a search with other chunks, without turns that are in vain.
+
+        All of them if none could, as those that only the other search had were much faster.
+        """
         last = self.effort.experience
         if last is None or not last.pairs:
-            yield from listed
-            return
+            return listed
         more = Fraction(pairs, last.pairs)
-        for candidate in listed:
-            name = candidate.name
-            if last.time.get(name, 0) <= max(NEAR, more) * last.best:
-                yield replace(candidate, least=max(candidate.least, int(more * last.in_vain.get(name, 0))))
+        fast = [each for each in listed if last.time.get(each.name, 0) <= max(NEAR, more) * last.best]
+        return [
+            replace(each, least=max(each.least, int(more * last.in_vain.get(each.name, 0)))) for each in fast or listed
+        ]
 
     def _add_to(self, known: Experience, pairs: int) -> None:
         """Notes what this search has shown."""
         best = self.best
         if best is None:
             return
-        for name, work in known.in_vain.items():
-            known.in_vain[name] = work * pairs // known.pairs
+        known.in_vain = {name: work * pairs // known.pairs for name, work in known.in_vain.items()}
+        known.in_vain |= {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
+        known.time |= {turns.candidate.name: turns.time for turns in self._turns if turns.built is not None}
         known.pairs, known.best = pairs, best.time
-        for turns in self._turns:
-            name = turns.candidate.name
-            if turns.built is not None:
-                known.time[name] = turns.time
-            if turns.in_vain:
-                known.in_vain[name] = turns.in_vain
 
     def _take(self, turns: Turns, meter: WorkMeter) -> None:
         """A turn, and what it costs."""
