@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,7 +14,7 @@ from collc.base.resources import standard_library
 from collc.base.units import UNITS
 from collc.editor.describe import comment_above, value_of
 from collc.editor.outline import head_of
-from collc.editor.uses import Names, Symbol, callee_parameters, members_of, symbol_of
+from collc.editor.uses import Names, Symbol, algorithm_for, callee_parameters, symbol_of
 from collc.editor.workspace import Workspace
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.synthesizers import SYNTHESIZERS
@@ -25,11 +25,11 @@ from collc.source.elaboration.topology_values import Topology
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expectations import statements_of
-from collc.source.parsing.parse import parse_library, read_between
+from collc.source.parsing.parse import read_between
 from collc.source.parsing.recovery import Recovery
 from collc.source.parsing.table import load_table
 from collc.source.parsing.tokens import COMMENT, INT, NAME, Token
-from collc.source.scopes import NAME_SPACES, Declaration, FoundDeclaration, function_scope
+from collc.source.scopes import Declaration, library_declarations
 from collc.source.types import NAMED
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -90,7 +90,7 @@ class Position:
     programs: Workspace
     path: Path
     start: int
-    parser: Recovery
+    recovery: Recovery
     tokens: Sequence[Token]
     names: Names
     inside: bool
@@ -111,10 +111,10 @@ def read_position(programs: Workspace, path: Path, offset: int) -> Position | No
     end = quoted.start("inside") - 1 if quoted else word.start() if word else offset
     words = "|".join(statements_of()["file"])
     start = max((match.start() for match in re.finditer(rf"^(?:{words})\b", text[:end], re.MULTILINE)), default=0)
-    parser, tokens = read_between(source, start, end)
+    recovery, tokens = read_between(source, start, end)
     if not quoted and any(t.kind == COMMENT for t in load_table().scanner.scan(text, line, offset, comments=True)):
         return None
-    return Position(programs, path, end + 1 if quoted else end, parser, tokens, names.names_at(offset), bool(quoted))
+    return Position(programs, path, end + 1 if quoted else end, recovery, tokens, names.names_at(offset), bool(quoted))
 
 
 # What an open parenthesis belongs to
@@ -158,8 +158,12 @@ def _callee(position: Position, values: Sequence[Any]) -> Signature | None:
         if name.text in BUILTINS:
             wanted = BUILTINS[name.text].wanted
             return Signature(f"{name.text}({wanted})", (Argument("", wanted),))
-        space = "algorithm" if keyword == "using" else _SPACES.get(keyword, "topology")
-        candidates = position.programs.scope(position.path).candidates(space, name.text)
+        scope = position.programs.scope(position.path)
+        if keyword == "using":
+            call = values[-3]
+            algorithm = algorithm_for(scope, name.text, call.function.name if isinstance(call, ex.Call) else "")
+            return _of_declaration(algorithm.node) if algorithm is not None and algorithm.node is not None else None
+        candidates = scope.candidates(_SPACES.get(keyword, "topology"), name.text)
         return _of_declaration(candidates[0].node) if candidates else None
     words = [v for value in values for v in (cast("list[Any]", value) if isinstance(value, list) else (value,))]
     owners = [word.text for word in words if isinstance(word, Token) and word.text in (*ATTRIBUTES, "links")]
@@ -168,7 +172,7 @@ def _callee(position: Position, values: Sequence[Any]) -> Signature | None:
 
 def signature(position: Position) -> Signature | None:
     """What the innermost open parenthesis before a position belongs to; None if there is none or it is not known."""
-    call = position.parser.open_call()
+    call = position.recovery.open_call()
     callee = _callee(position, call[0]) if call is not None else None
     if call is None or callee is None:
         return None
@@ -203,7 +207,7 @@ def complete(position: Position) -> list[Item]:
     if position.last_word == ".":
         return _members(position)
     items = [*_argument_items(position)]
-    allowed = position.parser.parser.allowed_terminals()
+    allowed = position.recovery.parser.allowed_terminals()
     if {NAME, INT} <= allowed:
         items += _values(position)
     elif NAME in allowed:
@@ -232,17 +236,16 @@ def _in_string(position: Position) -> Iterator[Item]:
 
 
 def _members(position: Position) -> list[Item]:
-    values = position.parser.parser.values
+    values = position.recovery.parser.values
     base = values[-2] if len(values) > 1 else None
     if not isinstance(base, ex.Expr):
         return []
     items = [Item("npus", "all NPUs", "the group of all NPUs")]
-    template = position.programs.names(position.path).template_of(base, position.names)
-    if template is not None:
-        items += [_item(symbol) for symbol in members_of(template[0].body).values()]
-    elif isinstance(base, ex.Name):
+    members = position.programs.names(position.path).members(base, position.names)
+    items += map(_item, members.values())
+    if not members and isinstance(base, ex.Name):
         candidates = position.programs.scope(position.path).candidates("topology", base.name)
-        value = value_of(position.programs, position.path, symbol_of(candidates[0])) if candidates else None
+        value = value_of(position.programs, position.path, symbol_of(candidates[0].node)) if candidates else None
         if value is not None and isinstance(value.data, Topology):
             items += [Item(name, "npu") for name in value.data.members]
     return items
@@ -269,16 +272,14 @@ def _item(symbol: Symbol) -> Item:
     return Item(symbol.name, symbol.kind, head_of(node.span), comment_above(node.span.file, node.span.start))
 
 
-def _declarations(position: Position, space: str) -> list[Item]:
+def _declarations(position: Position, space: str, fits: Callable[[Declaration], bool] = lambda _: True) -> list[Item]:
     """What a program can name in a name space: its own, those of its imports, and those of the standard library."""
     scope = position.programs.scope(position.path)
-    files = [scope, *(file for file, _ in scope.imports), function_scope()]
-    items = [_item(symbol_of(FoundDeclaration(node, file))) for file in files for node in file.declarations(space)]
-    known = {file.module for file in files}
-    for module in standard_library():
-        nodes = parse_library(module).statements if f"std.{module}" not in known else ()
-        others = [node for node in nodes if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space]
-        items += [replace(_item(Symbol(space, n.name.name, n)), module=f"std.{module}") for n in others]
+    items = [_item(symbol_of(declared.node)) for declared in scope.visible(space) if fits(declared.node)]
+    known = {scope.module, *(file.module for file, _ in scope.imports)}
+    for module, node in library_declarations(space):
+        if f"std.{module}" not in known and fits(node):
+            items.append(replace(_item(symbol_of(node)), module=f"std.{module}"))
     return items
 
 
@@ -303,16 +304,19 @@ def _names(position: Position) -> list[Item]:
     if word == "emit":
         return [Item(name, "kind of file", kind.help) for name, kind in EMIT_KINDS.items()]
     if word in ("link", "links", "->", "<->"):
-        return [_item(symbol) for symbol in position.names.table("members").values()]
+        return [_item(symbol) for symbol in position.names.table("members").values() if symbol.kind != "part"]
     if "failures" in [token.text for token in position.tokens[-6:]]:
         return [_item(symbol) for symbol in position.names.table("parts").values()]
     if word in _CHUNKED:
         return [_item(symbol) for symbol in position.names.table("chunks").values()]
     if word == "using":
-        call = position.parser.parser.values[-2]
-        algorithms = _declarations(position, "algorithm")
+        call = position.recovery.parser.values[-2]
         wanted = call.function.name if isinstance(call, ex.Call) else ""
-        return [item for item in algorithms if f"implements {wanted}" in item.detail]
+
+        def fits(node: Declaration) -> bool:
+            return isinstance(node, s.Algorithm) and node.implements.function.name == wanted
+
+        return _declarations(position, "algorithm", fits)
     if word == "allow":
         return [Item("congestion", "text")]
     if word == ":":

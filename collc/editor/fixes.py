@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, SourceError, SourceFile
+from collc.base.diagnostics import Diagnostic, SourceFile
 from collc.editor.completion import import_edit
 from collc.editor.references import Edit, apply_edits
 from collc.editor.uses import callee_parameters
 from collc.editor.workspace import Workspace
 from collc.source.parsing import syntax as s
-from collc.source.parsing.parse import parse
+from collc.source.parsing.parse import parse_partly
 
 _VALUES: Final = {"int": "1", "float": "1.0", "bool": "false", "bytes": "1MiB", "time": "1us", "rate": "50GB/s"}
 """A value of each type, for an argument that is missing."""
@@ -55,18 +55,14 @@ def _helps(programs: Workspace, path: Path, message: Diagnostic, edits: list[Edi
     if message.code < "E02":
         before, left = _syntax_errors(text), _syntax_errors(after)
         return len(left) <= len(before) and left.count(wrong) < before.count(wrong)
-    messages = Workspace(programs.folders, {**programs.texts, path: after}).check(path).messages
+    messages = programs.with_texts({path: after}).check(path).messages
     said = [(each.code, each.message) for each in programs.check(path).messages]
     left = [(each.code, each.message) for each in messages]
     return left.count(wrong) < said.count(wrong) and not any(code < "E02" for code, _ in left)
 
 
 def _syntax_errors(text: str) -> list[tuple[str, str]]:
-    try:
-        parse(SourceFile("", text))
-    except SourceError as error:
-        return [(each.code, each.message) for each in error.diagnostics]
-    return []
+    return [(each.code, each.message) for each in parse_partly(SourceFile("", text))[1]]
 
 
 def _proposals(programs: Workspace, path: Path, message: Diagnostic) -> Iterator[Fix]:

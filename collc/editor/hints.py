@@ -10,7 +10,7 @@ from collc.base.diagnostics import SourceFile
 from collc.base.units import format_bytes
 from collc.base.wording import plural
 from collc.editor.describe import network_in_words, value_of
-from collc.editor.uses import KINDS, Resolver, Symbol, callee_parameters, children
+from collc.editor.uses import Resolver, callee_parameters, children, symbol_of
 from collc.editor.workspace import Workspace
 from collc.source.elaboration.topology_values import Topology
 from collc.source.parsing import expressions as ex
@@ -80,7 +80,7 @@ def inlay_hints(programs: Workspace, path: Path) -> Iterator[tuple[int, str, boo
     """
     for node in programs.tree(path).statements:
         if isinstance(node, s.TopologyInstance | s.TopologyTemplate):
-            value = value_of(programs, path, Symbol(KINDS[type(node)], node.name.name, node))
+            value = value_of(programs, path, symbol_of(node))
             if value is not None and isinstance(value.data, Topology):
                 yield node.name.span.end, network_in_words(value.data.network, diameter=False), False
         elif isinstance(node, s.ScheduleDeclaration):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from collc.base.diagnostics import SourceFile, Span
-from collc.editor.uses import KINDS, children, flat
+from collc.editor.uses import Declaring, children, flat, symbol_of
 from collc.editor.workspace import Workspace
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
@@ -33,15 +34,15 @@ def outline(tree: s.File) -> list[Outline]:
     return [_item(node) for node in flat(tree.statements) if isinstance(node, Declaration)]
 
 
-def _item(node: Declaration | s.Parameter | s.DeviceDeclaration | s.Use | s.ChunkDeclaration) -> Outline:
+_INNER: Final = (s.Parameter, s.DeviceDeclaration, s.Use, s.PartDeclaration, s.ChunkDeclaration, s.Let)
+"""What is shown of bodies."""
+
+
+def _item(node: Declaring) -> Outline:
+    symbol = symbol_of(node)
     name = node.chunk.name if isinstance(node, s.ChunkDeclaration) else node.name
-    kind = node.kind if isinstance(node, s.DeviceDeclaration) else KINDS[type(node)]
-    inner = tuple(
-        _item(part)
-        for part in flat(children(node))
-        if isinstance(part, s.Parameter | s.DeviceDeclaration | s.Use | s.ChunkDeclaration | s.Let)
-    )
-    return Outline(name.name, kind, head_of(node.span), node.span, name.span, inner)
+    inner = tuple(_item(part) for part in flat(children(node)) if isinstance(part, _INNER))
+    return Outline(symbol.name, symbol.kind, head_of(node.span), node.span, name.span, inner)
 
 
 def head_of(span: Span) -> str:

@@ -68,7 +68,7 @@ def rename(programs: Workspace, path: Path, symbol: Symbol, name: str) -> list[E
     uses = uses_of(programs, path, symbol)
     edits = [Edit(file, use.span.start, use.span.end, name) for file, places in uses.items() for use in places]
     texts = {file: apply_edits(programs.source(file).text, [e for e in edits if e.path == file]) for file in uses}
-    after = Workspace(programs.folders, {**programs.texts, **texts})
+    after = programs.with_texts(texts)
     for file in programs.users(next(iter(uses))):
         known = len(after.check(file).messages) <= len(programs.check(file).messages)  # else it is declared twice
         if not known or [*_meanings(programs, file)] != [*_meanings(after, file)]:

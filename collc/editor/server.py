@@ -50,12 +50,12 @@ server: Final = Server()
 def set_options(ls: Server, params: lsp.InitializeParams) -> None:
     """Take the client's options: "pictures", whether descriptions may have pictures as data URIs."""
     options: object = params.initialization_options  # pyright: ignore[reportUnknownMemberType]
-    ls.pictures = isinstance(options, dict) and "pictures" in options
+    ls.pictures = isinstance(options, dict) and bool(options.get("pictures"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 @server.feature(lsp.INITIALIZED)
 def enter_folders(ls: Server, _params: lsp.InitializedParams) -> None:
-    """Enter the folders of the workspace and what the client can show."""
+    """Enter the folders of the workspace."""
     ls.programs.folders = [path_of(folder.uri) for folder in ls.workspace.folders.values()]
 
 
@@ -68,7 +68,7 @@ def open_document(ls: Server, params: lsp.DidOpenTextDocumentParams) -> None:
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
 def change_document(ls: Server, params: lsp.DidChangeTextDocumentParams) -> None:
-    """A file was apply_edits."""
+    """The text of an open file was changed."""
     uri = params.text_document.uri
     ls.enter(uri, ls.workspace.get_text_document(uri).source)
 
@@ -161,13 +161,12 @@ def completion(ls: Server, params: lsp.CompletionParams) -> list[lsp.CompletionI
     """What can be written at a position."""
     path, offset = ls.locate(params.text_document, params.position)
     source = ls.programs.source(path)
-    unit = complete_unit(source.text, offset)
-    if unit is not None:
-        return [_completion_item(ls, path, item, Span(source, unit[0], offset)) for item in unit[1]]
     position = read_position(ls.programs, path, offset)
     if position is None:
         return []
-    return [_completion_item(ls, path, item, Span(source, position.start, offset)) for item in complete(position)]
+    unit = None if position.inside else complete_unit(source.text, offset)
+    start, items = (position.start, complete(position)) if unit is None else unit
+    return [_completion_item(ls, path, item, Span(source, start, offset)) for item in items]
 
 
 def _completion_item(ls: Server, path: Path, item: Item, span: Span) -> lsp.CompletionItem:
@@ -258,8 +257,10 @@ def workspace_symbols(ls: Server, params: lsp.WorkspaceSymbolParams) -> list[lsp
 
 
 @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
-def code_actions(ls: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+async def code_actions(ls: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
     """What the messages in a range propose."""
+    if ls.checking is not None:
+        await asyncio.shield(ls.checking)  # whose messages these are: the program is not checked twice
     path = path_of(params.text_document.uri)
     actions: list[lsp.CodeAction] = []
     for message in ls.programs.check(path).messages:
@@ -368,19 +369,19 @@ async def compile_schedule(ls: Server, uri: str, name: str) -> str:
         ls.results[path, name] = "running"
         ls.refresh_lenses()
         output, _ = await process.communicate()
-    ls.results[path, name] = _result(output)
+    ls.results[path, name] = _result(output, name)
     ls.refresh_lenses()
     return ls.results[path, name]
 
 
-def _result(output: bytes) -> str:
-    """The result of `collc compile --json` in a few words."""
+def _result(output: bytes, name: str) -> str:
+    """What `collc compile --json` says of a schedule, which may have others for failures, in a few words."""
     try:
         answer: dict[str, Any] = json.loads(output)
     except ValueError:
         return "cancelled"
-    if not answer["schedules"]:
+    schedule = next((each for each in answer["schedules"] if each["name"] == name), None)
+    if schedule is None:
         return "; ".join(message["message"] for message in answer["diagnostics"][:1])
-    (schedule,) = answer["schedules"]
     ideal = "" if schedule["of_ideal"] is None else f", {schedule['of_ideal']:.1%} of ideal"
     return format_time(schedule["time_ps"]) + ideal

@@ -132,9 +132,11 @@ class Server(LanguageServer):
     async def _check(self, path: Path) -> None:
         given = self.programs.snapshot(path)
         checked = await asyncio.to_thread(self.programs.check_snapshot, given)
-        if given == self.programs.snapshot(path):  # else another check follows
-            self.programs.enter(path, checked)
-            self._publish(path, checked)
+        if given != self.programs.snapshot(path):
+            self.changed.add(path)  # what it uses may have changed: no other check need follow
+            return
+        self.programs.enter(path, checked)
+        self._publish(path, checked)
 
     def _publish(self, program: Path, checked: Checked) -> None:
         before = self.messages.get(program, {})

@@ -16,7 +16,7 @@ from collc.source.elaboration.builtins import BUILTINS
 from collc.source.limits import MAX_DEPTH
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
-from collc.source.scopes import LANGUAGE, FileScope, FoundDeclaration
+from collc.source.scopes import LANGUAGE, Declaration, FileScope
 from collc.source.types import NAMED
 
 KINDS: Final[dict[type[ex.Node], str]] = {
@@ -39,6 +39,10 @@ KINDS: Final[dict[type[ex.Node], str]] = {
 }
 """What the node of a declaration declares; a device has its own kind."""
 
+Declaring = (
+    Declaration | s.Parameter | s.DeviceDeclaration | s.Use | s.PartDeclaration | s.ChunkDeclaration | ex.ForClause
+)
+"""What declares a name."""
 
 _DERIVED: Final = frozenset({"unwound", "reversed", "limited"})
 """Functions whose topology has the devices of their argument."""
@@ -64,12 +68,6 @@ class Symbol:
         if not isinstance(identifier, ex.Identifier) or identifier.span.file.name == LANGUAGE:
             return None
         return identifier.span
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """What is equal of two symbols if they are one: the file and the position of the declaration, or the name."""
-        place = self.place
-        return (f"{self.kind} {self.name}", -1) if place is None else (place.file.name, place.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +118,19 @@ def _fields(cls: type[ex.Node]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls) if f.name != "span")  # pyright: ignore[reportArgumentType]
 
 
-def symbol_of(found: FoundDeclaration) -> Symbol:
-    """The symbol of a declaration at the top of a file."""
-    if found.file.module == LANGUAGE:
-        return Symbol("function", found.node.name.name, found.node)
-    return Symbol(KINDS[type(found.node)], found.node.name.name, found.node)
+def symbol_of(node: Declaring) -> Symbol:
+    """What a node declares."""
+    if isinstance(node, s.ChunkDeclaration):
+        return Symbol("chunk", node.chunk.name.name, node)
+    if isinstance(node, s.DeviceDeclaration):
+        return Symbol(node.kind, node.name.name, node)
+    return Symbol("function" if node.span.file.name == LANGUAGE else KINDS[type(node)], node.name.name, node)
 
 
 def members_of(body: Iterable[ex.Node]) -> dict[str, Symbol]:
-    """The devices and copies that the body of a topology declares, also inside of loops and conditions."""
-    return {
-        node.name.name: Symbol(
-            node.kind if isinstance(node, s.DeviceDeclaration) else KINDS[type(node)], node.name.name, node
-        )
-        for node in flat(body)
-        if isinstance(node, s.DeviceDeclaration | s.Use | s.PartDeclaration)
-    }
+    """The devices, copies and parts that the body of a topology declares, also inside of loops and conditions."""
+    nodes = (n for n in flat(body) if isinstance(n, s.DeviceDeclaration | s.Use | s.PartDeclaration))
+    return {node.name.name: symbol_of(node) for node in nodes}
 
 
 def flat(nodes: Iterable[ex.Node]) -> Iterator[ex.Node]:
@@ -149,6 +144,14 @@ def flat(nodes: Iterable[ex.Node]) -> Iterator[ex.Node]:
 def callee_parameters(node: ex.Node | None) -> tuple[s.Parameter, ...]:
     """The parameters of a template, collective or algorithm."""
     return getattr(node, "parameters", None) or ()
+
+
+def algorithm_for(file: FileScope, name: str, collective: str) -> Symbol | None:
+    """The algorithm of a name that implements a collective; any of the name if none does."""
+    named = file.algorithms(name)
+    wanted = next(iter(file.candidates("collective", collective)), None)
+    fitting = [declared for declared in named if wanted is not None and declared.implements(wanted.node)]
+    return next((symbol_of(declared.node) for declared in fitting or named), None)
 
 
 class Resolver:
@@ -191,20 +194,16 @@ class Resolver:
     def _declaration_of(self, space: str, name: ex.Identifier | ex.Name | s.Parameter) -> Symbol | None:
         """The declaration of a name in the file or its imports."""
         candidates = self.file.candidates(space, str(name.name))
-        return symbol_of(candidates[0]) if candidates else None
-
-    def _chosen_algorithm(self, node: s.RunStatement) -> Symbol | None:
-        """The algorithm after `using` that implements the collective of a run."""
-        candidates = self.file.candidates("algorithm", node.using.name) if node.using is not None else []
-        wanted = node.collective.function.name
-        for declared in candidates:
-            if isinstance(declared.node, s.Algorithm) and declared.node.implements.function.name == wanted:
-                return symbol_of(declared)
-        return symbol_of(candidates[0]) if candidates else None
+        return symbol_of(candidates[0].node) if candidates else None
 
     def template_of(self, node: ex.Expr, names: Names) -> tuple[s.TopologyTemplate, FileScope] | None:
         """The template whose devices are the members of an expression, and its file; None if that is not known."""
         return self._template(node, names, self.file)
+
+    def members(self, node: ex.Expr, names: Names) -> dict[str, Symbol]:
+        """The members of an expression, a topology, as far as they are known."""
+        template = self.template_of(node, names)
+        return members_of(template[0].body) if template is not None else {}
 
     def _template(
         self, node: ex.Expr, names: Names, file: FileScope, depth: int = 0
@@ -246,12 +245,12 @@ class Resolver:
         names = Names(node.span, outer, members=members_of(nodes))
         for part in flat(nodes):
             if isinstance(part, s.ChunkDeclaration):
-                names.chunks.setdefault(part.chunk.name.name, Symbol("chunk", part.chunk.name.name, part))
+                names.chunks.setdefault(part.chunk.name.name, symbol_of(part))
         self.bodies.append(names)
         return names
 
-    def _declare(self, node: Any, names: Names) -> None:  # noqa: ANN401 (nodes with a name)
-        symbol = Symbol(KINDS[type(node)], node.name.name, node)
+    def _declare(self, node: s.Let | s.Parameter | ex.ForClause, names: Names) -> None:
+        symbol = symbol_of(node)
         self._use(node.name, symbol, declares=True)
         if names.span is not None:
             names.values[node.name.name] = symbol
@@ -283,7 +282,7 @@ class Resolver:
         self._declare(node, names)
 
     def _visit_topologyinstance(self, node: s.TopologyInstance, names: Names) -> None:
-        self._use(node.name, Symbol("topology", node.name.name, node), declares=True)
+        self._use(node.name, symbol_of(node), declares=True)
         self._visit(node.value, names)
 
     def _visit_forclause(self, node: ex.ForClause, names: Names) -> None:
@@ -305,47 +304,46 @@ class Resolver:
             self._visit_all(branch, self._body(node, names, []) if names.span is not None else names)
 
     def _visit_group(self, node: s.Group, names: Names) -> None:
-        self._use(node.name, Symbol("group", node.name.name, node), declares=True)
+        self._use(node.name, symbol_of(node), declares=True)
         inner = self._body(node, names, [])
         self._visit_all([*node.clauses, node.value], inner)
 
     def _declaration(self, node: s.TopologyTemplate | s.Collective | s.ScheduleDeclaration, names: Names) -> None:
         """A declaration with a name, perhaps parameters, and a body."""
-        self._use(node.name, Symbol(KINDS[type(node)], node.name.name, node), declares=True)
+        self._use(node.name, symbol_of(node), declares=True)
         inner = self._body(node, names, node.body)
         if isinstance(node, s.ScheduleDeclaration):
-            template = self._template(node.topology, names, self.file)
-            inner.parts = members_of(template[0].body) if template is not None else {}
+            inner.parts = self.members(node.topology, names)
         self._visit_all([part for part in children(node) if part is not node.name], inner)
 
     _visit_topologytemplate = _visit_collective = _visit_scheduledeclaration = _declaration
     _visit_workload = _visit_pricetable = _visit_design = _declaration
 
     def _visit_algorithm(self, node: s.Algorithm, names: Names) -> None:
-        self._use(node.name, Symbol("algorithm", node.name.name, node), declares=True)
+        self._use(node.name, symbol_of(node), declares=True)
         collective = self._declaration_of("collective", node.implements.function)
         inner = self._body(node, names, [])
         if collective is not None and isinstance(collective.node, s.Collective):
             for part in flat(collective.node.body):
                 if isinstance(part, s.ChunkDeclaration):
-                    inner.chunks[part.chunk.name.name] = Symbol("chunk", part.chunk.name.name, part)
+                    inner.chunks[part.chunk.name.name] = symbol_of(part)
         self._visit_all(node.parameters, inner)
         self._call_of(collective, node.implements, inner)
         self._visit_all(node.body, inner)
 
     def _visit_devicedeclaration(self, node: s.DeviceDeclaration, names: Names) -> None:
-        self._use(node.name, Symbol(node.kind, node.name.name, node), declares=True)
+        self._use(node.name, symbol_of(node), declares=True)
         self._visit_all(node.shape, names)
         self._options(node.attributes, names, "attribute", [*ATTRIBUTES[node.kind]])
         self._visit_all([node.labels] if node.labels is not None else [], names)
 
     def _visit_use(self, node: s.Use, names: Names) -> None:
         self._visit(node.topology, names)
-        self._use(node.name, Symbol("copies", node.name.name, node), declares=True)
+        self._use(node.name, symbol_of(node), declares=True)
         self._visit_all([*node.shape, *([node.labels] if node.labels is not None else [])], names)
 
     def _visit_partdeclaration(self, node: s.PartDeclaration, names: Names) -> None:
-        self._use(node.name, Symbol("part", node.name.name, node), declares=True)
+        self._use(node.name, symbol_of(node), declares=True)
         inner = self._body(node, names, [])
         self._visit_all(node.clauses, inner)
         for part in node.parts:
@@ -375,8 +373,9 @@ class Resolver:
 
     def _visit_runstatement(self, node: s.RunStatement, names: Names) -> None:
         self._call_of(self._declaration_of("collective", node.collective.function), node.collective, names)
-        algorithm = self._chosen_algorithm(node)
+        algorithm = None
         if node.using is not None:
+            algorithm = algorithm_for(self.file, node.using.name, node.collective.function.name)
             self._use(node.using, algorithm)
         self._arguments(algorithm, node.arguments, names)
 
@@ -419,13 +418,11 @@ class Resolver:
             root = ex.root_of(node)
             copies = members[root.name].node if isinstance(root, ex.Name) and root.name in members else None
             if isinstance(copies, s.Use):
-                template = self._template(copies.topology, Names(), self.file)
-                self._use(node.member, members_of(template[0].body).get(node.member.name) if template else None)
+                self._use(node.member, self.members(copies.topology, Names()).get(node.member.name))
 
     def _visit_with(self, node: s.With | ex.Without, names: Names) -> None:
         self._visit(node.base, names)
-        template = self._template(node.base, names, self.file)
-        members = members_of(template[0].body) if template is not None else {}
+        members = self.members(node.base, names)
         for part in node.parts:
             inner = self._body(part, names, [])
             loop = part.loop if isinstance(part, s.ChangedLink) else None
@@ -443,8 +440,7 @@ class Resolver:
 
     def _visit_member(self, node: ex.Member, names: Names) -> None:
         self._visit(node.base, names)
-        template = self._template(node.base, names, self.file)
-        symbol = members_of(template[0].body).get(node.member.name) if template is not None else None
+        symbol = self.members(node.base, names).get(node.member.name)
         self._use(node.member, symbol or (Symbol("all NPUs", "npus") if node.member.name == "npus" else None))
 
     def _visit_call(self, node: ex.Call, names: Names) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+from typing import Final
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, SourceFile
 from collc.base.reading import read_text, real_path
@@ -22,6 +25,9 @@ from collc.source.parsing.parse import parse_partly
 from collc.source.problems import Problems
 from collc.source.program import Program
 from collc.source.scopes import FileScope
+
+_IMPORTS_FILE: Final = re.compile(r'\bimport\s*"')
+"""What a program that imports a file contains."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +44,7 @@ class Workspace:
     """The files that an editor shows and those beside them.
 
     folders: of the workspace. texts: of the open files by resolved path, as the editor has them. The other fields are
-    caches: trees with the text that each was parsed from, and what follows from the present texts.
+    caches: trees with the text that each was parsed from, paths by the names of files, and what follows from the texts.
     """
 
     folders: Sequence[Path] = ()
@@ -50,6 +56,7 @@ class Workspace:
     _names: dict[Path, Resolver] = field(default_factory=dict[Path, Resolver])
     _checked: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
     _evaluated: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
+    _paths: dict[str, Path] = field(default_factory=dict[str, Path])
     _files: list[Path] | None = None
 
     def change(self, path: Path, text: str | None) -> None:
@@ -62,10 +69,15 @@ class Workspace:
 
     def forget(self, *, files: bool = False) -> None:
         """Discard what depends on texts. files: whether files may have come or gone."""
-        for cache in (self._scopes, self._names, self._checked):
-            cache.clear()
+        for known in (self._scopes, self._names, self._checked):
+            known.clear()
         if files:
+            self._paths.clear()
             self._files = None
+
+    def with_texts(self, texts: Mapping[Path, str]) -> Workspace:
+        """The workspace with other texts of some files; nothing else is parsed again."""
+        return Workspace(self.folders, {**self.texts, **texts}, dict(self._trees))
 
     # Files
 
@@ -80,12 +92,16 @@ class Workspace:
 
     def path_of(self, source: SourceFile) -> Path:
         """Where the file of a span is; the names of files of the standard library begin with "std/"."""
-        module = standard_library().get(source.name.removeprefix("std/").removesuffix(SUFFIX))
-        return module if module is not None and source.name.startswith("std/") else real_path(Path(source.name))
+        name = source.name
+        if name not in self._paths:
+            modules = standard_library() if name.startswith("std/") else {}
+            module = modules.get(name.removeprefix("std/").removesuffix(SUFFIX))
+            self._paths[name] = real_path(module or Path(name))
+        return self._paths[name]
 
     def is_library(self, path: Path) -> bool:
         """Whether a file belongs to the standard library, which nobody edits."""
-        return path in {real_path(module) for module in standard_library().values()}
+        return path in _library_files()
 
     def files(self) -> list[Path]:
         """The programs of the workspace, open ones first."""
@@ -121,7 +137,7 @@ class Workspace:
         return users
 
     def _imports(self, path: Path) -> set[Path]:
-        if 'import "' not in self.source(path).text:
+        if _IMPORTS_FILE.search(self.source(path).text) is None:
             return set()
         nodes = [node for node in self.tree(path).statements if isinstance(node, s.Import)]
         return {real_path(path.parent / node.path) for node in nodes if node.path and "\0" not in node.path}
@@ -136,7 +152,8 @@ class Workspace:
             with suppress(SourceError):  # more errors than are kept
                 load_imports(loaded, [first])
             for file in loaded.files.values():
-                _declare_branches(file, file.statements)
+                with suppress(SourceError):
+                    _declare_branches(file, file.statements)
             self._scopes[path] = first
         return self._scopes[path]
 
@@ -181,6 +198,11 @@ class Workspace:
     def last_values(self, path: Path) -> Checked | None:
         """The last check of a program that got as far as values; None if there is none."""
         return self._evaluated.get(path)
+
+
+@cache
+def _library_files() -> frozenset[Path]:
+    return frozenset(map(real_path, standard_library().values()))
 
 
 def _programs(folder: Path) -> Iterator[list[Path]]:

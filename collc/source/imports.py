@@ -130,7 +130,7 @@ def with_tables(
         except (SourceError, NoSchedule):
             if not loaded.tabular:
                 raise
-        return use(load_source_files(source))
+        return use(load_source_files(source, parser=parser))
 
 
 def _follow_import(file: FileScope, node: Import, loaded: LoadedFiles) -> list[FileScope]:

@@ -72,6 +72,13 @@ class FoundDeclaration:
     node: Declaration
     file: FileScope
 
+    def implements(self, collective: Declaration) -> bool:
+        """Whether it is an algorithm for a collective."""
+        if not isinstance(self.node, s.Algorithm):
+            return False
+        implemented = self.file.candidates("collective", self.node.implements.function.name)
+        return bool(implemented) and implemented[0].node is collective
+
 
 @dataclass(eq=False)
 class FileScope:
@@ -123,10 +130,19 @@ class FileScope:
                 return candidates
         return []
 
+    def algorithms(self, name: str) -> list[FoundDeclaration]:
+        """The algorithms of a name in the file and its imports, each for another collective."""
+        files = [self, *(file for file, _ in self.imports)]
+        return [FoundDeclaration(node, file) for file in files for node in file.look_up("algorithm", name)]
+
+    def visible(self, space: str) -> list[FoundDeclaration]:
+        """The declarations of a name space that the file can use."""
+        files = [self, *(file for file, _ in self.imports), function_scope()]
+        return [FoundDeclaration(node, file) for file in files for node in file.declarations(space)]
+
     def known_names(self, space: str) -> set[str]:
         """All names of a name space that the file can use."""
-        files = [self, *(file for file, _ in self.imports), function_scope()]
-        return set[str]().union(*(file.names.get(space, {}) for file in files))
+        return {declared.node.name.name for declared in self.visible(space)}
 
     def find(self, space: str, name: str, span: Span | None = None) -> FoundDeclaration | None:
         """The declaration of a name, None if there is none. Raises SourceError if two imports declare it."""
@@ -165,14 +181,18 @@ def function_scope() -> FileScope:
     return scope
 
 
+def library_declarations(space: str) -> Iterator[tuple[str, Declaration]]:
+    """The declarations of a name space in the standard library, each with its module, such as "clusters"."""
+    for module in standard_library():
+        for node in parse_library(module).statements:
+            if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space:
+                yield module, node
+
+
 @cache
 def _module_with(space: str, name: str) -> str | None:
     """The module of the standard library that declares a name, such as "clusters"; None if there is none."""
-    for module in standard_library():
-        for node in parse_library(module).statements:
-            if isinstance(node, Declaration) and NAME_SPACES[type(node)] == space and node.name.name == name:
-                return module
-    return None
+    return next((module for module, node in library_declarations(space) if node.name.name == name), None)
 
 
 def _check_new(node: Declaration, space: str, known: list[Declaration]) -> None:

@@ -82,6 +82,11 @@ def test_what_is_not_offered() -> None:
     assert "run" not in labels("topology t { |")
     using = labels(HEAD + "schedule s on mesh { run all_to_all(mesh.npus, size: 9MiB) using |")
     assert "double_binary_tree" not in using
+    using = labels(HEAD + "schedule s on mesh { run reduce(mesh.npus, size: 9MiB) using |")
+    assert "ring" in using
+    assert "pairwise" not in using  # which implements reduce_scatter
+    part = "topology t { npu gpu[4]\n part nic[i in 0..4] = { npu gpu[i] }\n link |"
+    assert "nic" not in labels(part)
 
 
 def test_files_of_the_folder_are_offered_for_import(tmp_path: Path) -> None:
@@ -123,6 +128,11 @@ def test_units_follow_numbers() -> None:
         (HEAD + "let a = mesh2d(3, |", "topology mesh2d", 1),
         (HEAD + "let a = len(|", "len(a list", 0),
         ("topology t { npu a (|", "npu (inject: rate", 0),
+        (
+            f"import std.algorithms\n{HEAD}schedule s on mesh {{ run reduce(mesh.npus, size: 9MiB) using ring(|",
+            "algorithm ring( g: group, size: bytes, chunks: int = 1, root: int = 0, op",
+            0,
+        ),
     ],
 )
 def test_signatures(text: str, label: str, active: int) -> None:

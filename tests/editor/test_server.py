@@ -79,6 +79,14 @@ def test_programs_that_import_a_file_get_its_messages_and_theirs(client: Client,
     assert client.published(user) == []
 
 
+def test_files_that_are_opened_together_all_get_their_messages(client: Client, folder: Path) -> None:
+    uris = [client.open(folder / f"{name}.coll", f"let a = {name}\n") for name in ("one", "two", "three")]
+    for uri in uris:
+        while uri not in client.diagnostics:
+            client.published(uri)
+        assert codes(client.diagnostics[uri]) == ["E0201"]
+
+
 def test_structure(client: Client, uri: str) -> None:
     document = {"textDocument": {"uri": uri}}
     symbols = client.request("textDocument/documentSymbol", document)
@@ -140,8 +148,9 @@ def test_completion_with_imports(client: Client, uri: str) -> None:
     assert ring["additionalTextEdits"][0]["newText"] == "import std.topologies\n"
     client.change(uri, "let a = 9\n")
     assert "MiB" in {item["label"] for item in client.at("textDocument/completion", uri, 0, 9)}
-    client.change(uri, "# a\n")
-    assert client.at("textDocument/completion", uri, 0, 3) == []
+    for text in ("# a", "# 9", 'let a = "9'):
+        client.change(uri, f"{text}\n")
+        assert client.at("textDocument/completion", uri, 0, len(text)) == []
 
 
 def test_signature_help(client: Client, uri: str) -> None:
@@ -219,6 +228,13 @@ def test_schedules_compile_from_their_lens(client: Client, folder: Path) -> None
     path.write_text(PROGRAM.replace("mesh2d", "mesh2e"))
     assert client.request("workspace/executeCommand", command) == "unknown topology or function 'mesh2e'"
     path.write_text(PROGRAM)
+
+
+def test_a_schedule_with_failures_says_its_own_result(client: Client, folder: Path) -> None:
+    path = folder / "failing.coll"
+    path.write_text(PROGRAM.replace("size: 9MiB)", "size: 9MiB)\n    failures any npu"))
+    command = {"command": "collc.compile", "arguments": [path.as_uri(), "gather"]}
+    assert client.request("workspace/executeCommand", command) == "80.125us, 100.0% of ideal"
 
 
 def test_a_compilation_ends_the_one_before(client: Client, folder: Path) -> None:

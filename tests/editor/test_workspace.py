@@ -92,7 +92,7 @@ def test_the_text_of_the_editor_counts_also_in_an_imported_file(tmp_path: Path) 
 
 
 def test_users_are_found_through_other_files_and_in_circles(tmp_path: Path) -> None:
-    programs, paths = workspace(tmp_path, a='import "b.coll"', b='import "c.coll"', c="let x = 1", d='import "d.coll"')
+    programs, paths = workspace(tmp_path, a='import "b.coll"', b='import  "c.coll"', c="let x = 1", d='import "d.coll"')
     assert programs.users(paths[2]) == [paths[2], paths[1], paths[0]]
     assert programs.users(paths[3]) == [paths[3]]
 
@@ -179,6 +179,19 @@ def test_names_of_all_kinds(text: str, name: str, kind: str, tmp_path: Path) -> 
     assert use.symbol.kind == kind
 
 
+def test_an_imported_algorithm_is_found_beside_one_of_the_same_name(tmp_path: Path) -> None:
+    text = (
+        "import std.topologies\nimport std.collectives\nimport std.algorithms\ntopology t = ring(2, bandwidth: 1GB/s)\n"
+        "algorithm direct(g: group, size: bytes) implements broadcast(g, size) { send x[0] from g[0] to g[1] }\n"
+        "schedule s on t { run all_gather(t.npus, size: 2MiB) using direct }\n"
+    )
+    programs, (path,) = workspace(tmp_path, a=text)
+    use = programs.names(path).at(text.rindex("direct"))
+    assert use is not None
+    assert use.symbol.place is not None
+    assert use.symbol.place.file.name == "std/algorithms.coll"
+
+
 def test_descriptions(tmp_path: Path) -> None:
     text = (
         "import std.topologies\n# The nodes.\nparam n: int = 2 * 4\nlet size = 3 * 1MiB\n"
@@ -219,6 +232,12 @@ def test_outline_and_folds(tmp_path: Path) -> None:
     ]
     assert constant.name == "b"
     assert sorted(folds(source)) == [(0, 1, True), (2, 4, False), (6, 9, False), (7, 8, False)]
+
+
+def test_parts_are_in_the_outline() -> None:
+    text = "topology t { npu gpu[2]\n part nic[i in 0..2] = { npu gpu[i] } }\n"
+    (topology,) = outline(parse(SourceFile("a.coll", text)))
+    assert [(part.name, part.kind) for part in topology.inner] == [("gpu", "npu"), ("nic", "part")]
 
 
 def test_selections_grow() -> None:
@@ -279,6 +298,11 @@ def test_a_wrong_statement_takes_nothing_else_along() -> None:
     assert declared(tree) == ["a", "t", "s"]
     assert [part.name for part in outline(tree)[1].inner] == ["g", "h"]
     assert declared(parse_partly(SourceFile("a.coll", "let a = 1\nlet b = = 2\nlet c = 3\n"))[0]) == ["a", "c"]
+
+
+def test_names_of_a_branch_with_more_errors_than_are_kept(tmp_path: Path) -> None:
+    programs, (path,) = workspace(tmp_path, a="if true {\n" + "let a = 1\n" * 300 + "}\n")
+    assert len(programs.names(path).uses) == 300
 
 
 def test_files_that_cannot_be_read_at_all_have_no_statements() -> None:

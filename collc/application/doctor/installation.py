@@ -19,7 +19,7 @@ from collc.base.wording import phrase
 from collc.version import __version__
 
 _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome", "firefox")
-_FOR_DEVELOPERS: Final = ("dev", "test")
+_FOR_DEVELOPERS: Final = ("dev", "site", "test")
 """Extras that no command of collc needs."""
 
 

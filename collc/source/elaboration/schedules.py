@@ -385,22 +385,14 @@ class ScheduleBuilder:
     def _algorithm(self, name: Identifier, collective: s.Collective) -> FoundDeclaration:
         """The algorithm that `using` names, for the collective of the run. Raises SourceError."""
         file = self.context.file
-        named = [
-            (FoundDeclaration(node, scope), node)
-            for scope in (file, *(imported for imported, _ in file.imports))
-            for node in scope.look_up("algorithm", name.name)
-            if isinstance(node, s.Algorithm)
-        ]
+        named = file.algorithms(name.name)
         if not named:
             raise file.unknown_name("algorithm", name.name, name.span)
-        fitting: list[FoundDeclaration] = []
-        for declaration, node in named:
-            implemented = declaration.file.candidates("collective", node.implements.function.name)
-            if implemented and implemented[0].node is collective:
-                fitting.append(declaration)
+        fitting = [declared for declared in named if declared.implements(collective)]
         wanted = collective.name.name
         if not fitting:
-            note = Note(f"it implements {phrase(node.implements.function.name for _, node in named)}")
+            others = (f.node.implements.function.name for f in named if isinstance(f.node, s.Algorithm))
+            note = Note(f"it implements {phrase(others)}")
             raise fail("E0504", f"algorithm '{name.name}' does not implement {wanted}", name.span, note)
         if len(fitting) > 1 and fitting[0].file is not file:
             notes = [Note(f"one is declared here, in {a.file.source.name}", a.node.name.span) for a in fitting[:2]]
