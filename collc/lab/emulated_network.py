@@ -34,8 +34,10 @@ MTU: Final = 9000
 WIRE: Final = Fraction(MTU + 14, MTU - 52)
 """Bytes on the wire for each byte of data: Ethernet's header counts, and those of IP and TCP with time stamps."""
 
-BURST: Final = 2 * (MTU + 14)
-"""Bytes that a link which was idle may send at once: tc-tbf passes no packet that is larger."""
+LAG: Final = Fraction(5, 1000)
+"""Seconds by which a busy machine may be late to send a packet without a loss of rate. As many seconds a link that was
+idle sends at once, if that is more than one packet.
+"""
 
 _PROGRAMS: Final = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 _HARDWARE: Final = "02:00:00:00:00:01"
@@ -61,7 +63,7 @@ def check_machine() -> None:
 
 
 def _cannot(why: str, hint: str) -> UsageError:
-    return UsageError(Diagnostic("X0210", f"'collc lab' {why}", hint=hint or None))
+    return UsageError(Diagnostic("X0210", f"'collc lab' {why}", hint=hint))
 
 
 class Switches:
@@ -147,7 +149,8 @@ class EmulatedNetwork:
         for link in sorted({link for path in paths for link in path}):
             bandwidth = self.network.kinds[int(self.network.kind[link])].bandwidth
             assert bandwidth is not None
-            limit = f"tbf rate {round(8 * bandwidth * WIRE)}bit burst {BURST} limit 64mb"
+            burst = max(MTU + 14, round(bandwidth * LAG))
+            limit = f"tbf rate {round(8 * bandwidth * WIRE)}bit burst {burst} limit 64mb"
             commands[self._ends(link)[0], "tc"].append(f"qdisc add dev {_name(link)} root {limit}")
         return commands
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.emit.run import run_program
-from collc.lab.emulated_network import NPU_COMMAND, EmulatedNetwork, LinkPath, Switches
+from collc.lab.emulated_network import MTU, NPU_COMMAND, EmulatedNetwork, LinkPath, Switches
 from collc.msccl.check.collectives import KNOWN
 from collc.msccl.check.results import CollectiveCall
 from collc.msccl.lowering.execution import MESSAGES_IN_FLIGHT, program_simulation
@@ -28,6 +29,7 @@ from collc.runtime.rank_program import Call, memory_bounds
 from collc.runtime.run_program import RunProgram
 from collc.runtime.tcp import Event, Route
 from collc.simulation.engine import Simulation
+from collc.simulation.routing import shortest_routes
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 
@@ -39,9 +41,6 @@ SEND_BUFFER: Final = 64 << 10
 """Bytes that the socket of a connection holds: more of them wait in the queue of a link, before what comes later on
 another connection. With 256 KiB schedules took 4 to 34 % longer.
 """
-
-_LEAD: Final = 0.2
-"""Seconds from the command to the common start of all ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,25 +62,34 @@ class Experiment:
     plan: Simulation
 
     @staticmethod
-    def of(program: Program, module: Module, total: float, seconds: float) -> Experiment:
-        """An experiment whose links carry `total` bytes per second together, with chunks such that it takes `seconds`.
+    def of(program: Program, module: Module, share: Fraction, elements: int) -> Experiment:
+        """An experiment with a share of all bandwidths. module: of the program, with its schedule, on its network.
 
-        module: of the program, with its schedule. Raises ValueError if links have no bandwidth.
+        Raises ValueError if links have no bandwidth.
         """
         file = run_program(program, module)
         paths = tuple(_path_of_connections(program, file))
-        used = sorted({link for path in paths for link in path})
-        kinds = module.network.kinds
-        rates = [kinds[int(module.network.kind[link])].bandwidth or Fraction(0) for link in used]
-        share = Fraction(total) / sum(rates)
-        slowed = tuple(LinkKind(0, None if kind.bandwidth is None else kind.bandwidth * share) for kind in kinds)
-        network = replace(module.network, kinds=slowed, endpoint=np.empty(0, np.int32), endpoint_kinds=())
-        model = module.model if module.schedule is None else module.schedule.model
-        probe = replace(program, chunk_bytes=1 << 20)
-        per_byte = program_simulation(probe, network, model).time / probe.chunk_bytes
-        elements = max(1, round(seconds * 1e12 / per_byte / ELEMENT.itemsize))
         scaled = replace(program, chunk_bytes=elements * ELEMENT.itemsize)
-        return Experiment(scaled, file, network, share, elements, paths, program_simulation(scaled, network, model))
+        model = module.model if module.schedule is None else module.schedule.model
+        network = _slow_network(module.network, share)
+        return Experiment(
+            scaled, file, network, share, elements, paths, program_simulation(scaled, network, model, MTU)
+        )
+
+    @staticmethod
+    def of_seconds(program: Program, module: Module, total: Fraction, seconds: float) -> Experiment:
+        """An experiment whose links carry `total` bytes a second in all, with chunks such that it takes `seconds`.
+
+        Other arguments and errors as of `of`.
+        """
+        used = sorted({link for message in program.messages for link in message.path})
+        kinds = module.network.kinds
+        share = total / sum(kinds[int(module.network.kind[link])].bandwidth or Fraction(0) for link in used)
+        experiment = Experiment.of(program, module, share, 1 << 18)
+        for _ in range(2):  # the time is affine in the elements: packets have their own
+            elements = max(1, round(experiment.elements * seconds * 1e12 / experiment.plan.time_ps))
+            experiment = Experiment.of(program, module, share, elements)
+        return experiment
 
     @property
     def data(self) -> RunData:
@@ -100,20 +108,40 @@ class Experiment:
         return data
 
 
+def reroute(program: Program, network: Network) -> Program:
+    """The program with messages on shortest paths of another network with these NPUs. Raises NoRoute if there are none.
+
+    For schedules with direct links in the place of switches, on the network with its switches.
+    """
+    pairs = sorted({(message.source, message.target) for message in program.messages})
+    ends = network.npus[np.array(pairs, np.int64).reshape(-1, 2)]
+    routes, numbers = shortest_routes(network, ends[:, 0], ends[:, 1])
+    paths = [tuple(routes.links[routes.offsets[n] : routes.offsets[n + 1]].tolist()) for n in numbers.tolist()]
+    path_of = dict(zip(pairs, paths, strict=True))
+    moved = (replace(message, path=path_of[message.source, message.target]) for message in program.messages)
+    return replace(program, messages=tuple(moved))
+
+
+def _slow_network(network: Network, share: Fraction) -> Network:
+    """A network with this share of all bandwidths, and without latencies and limits of NPUs."""
+    kinds = tuple(LinkKind(0, None if kind.bandwidth is None else kind.bandwidth * share) for kind in network.kinds)
+    return replace(network, kinds=kinds, endpoint=np.empty(0, np.int32), endpoint_kinds=())
+
+
 def _path_of_connections(program: Program, file: RunProgram) -> Iterator[LinkPath]:
-    """The path of each connection; lowering gives each one path."""
+    """The path of each connection; lowering gives each experiment path."""
     steps = [step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps]
-    found: dict[int, LinkPath] = {}
+    path_of: dict[int, LinkPath] = {}
     for step, connection in zip(steps, file.waits.sends, strict=True):
         if connection >= 0:
             path = program.messages[step.send].path
-            assert found.setdefault(connection, path) == path
-    return (found[number] for number in range(len(file.connections)))
+            assert path_of.setdefault(connection, path) == path
+    return (path_of[number] for number in range(len(file.connections)))
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A link that is taken away while a program runs, so many seconds after its start."""
+    """A link that is taken away while a program runs, some seconds after its start."""
 
     link: int
     at: float
@@ -146,20 +174,22 @@ class Laboratory:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            one, npus = self._experiment, self._experiment.network.npus.tolist()
-            between = {int(one.network.target[link]) for path in one.paths for link in path[:-1]}
-            silence = 1 + 2 * one.plan.time_ps / 1e12
+            experiment, npus = self._experiment, self._experiment.network.npus.tolist()
+            between = {int(experiment.network.target[link]) for path in experiment.paths for link in path[:-1]}
+            silence = 1 + 2 * experiment.plan.time_ps / 1e12
             switches = stack.enter_context(Switches(sorted(between)))
             self._workers = stack.enter_context(Workers([NPU_COMMAND] * len(npus), "0.0.0.0", silence))
             memory, inplace = self._memory, self._data.call.inplace
-            steps = one.file.operands(inplace=inplace).count
-            call = Call(one.elements, ELEMENT.name, self._data.op, inplace, max(1, *steps), _capacity(one.program))
-            ports = self._workers.load(one.file, call)
+            steps = experiment.file.operands(inplace=inplace).count
+            call = Call(
+                experiment.elements, ELEMENT.name, self._data.op, inplace, max(1, *steps), _capacity(experiment.program)
+            )
+            ports = self._workers.load(experiment.file, call)
             pids = {npu: worker.pid for npu, worker in zip(npus, self._workers.processes, strict=True)}
             pids |= {device: process.pid for device, process in switches.processes.items()}
-            self._network = EmulatedNetwork(one.network, pids)
-            self._network.build(one.paths)
-            bounds = memory_bounds(one.file, inplace=inplace)[1:-1].tolist()
+            self._network = EmulatedNetwork(experiment.network, pids)
+            self._network.build(experiment.paths)
+            bounds = memory_bounds(experiment.file, inplace=inplace)[1:-1].tolist()
             self._workers.connect(self._routes(ports), np.split(memory, bounds))
             self._stack = stack.pop_all()
         return self
@@ -175,19 +205,23 @@ class Laboratory:
     def run(self, failure: Failure | None = None) -> Measurement:
         """Run the program once.
 
-        Raises CheckFailed (X0209) if a rank fails, (X0212) with the link if messages on one do not arrive.
+        Raises CheckFailed (X0209) if a rank fails, (X0212) with the link if messages on experiment do not arrive.
         """
-        at = time.monotonic() + _LEAD
-        timer = threading.Timer(_LEAD + failure.at, self._network.take_away, [failure.link]) if failure else None
+        start = time.monotonic() + 0.2  # all ranks have been told by then
+        timer = (
+            threading.Timer(start - time.monotonic() + failure.at, self._network.take_away, [failure.link])
+            if failure
+            else None
+        )
         if timer:
             timer.start()
         before = _cpu_times()
-        answers = self._workers.execute(at, moments=True)
+        answers = self._workers.execute(start, moments=True)
         after = _cpu_times()
         if timer:
             timer.cancel()
             timer.join()
-        moments = _moments_of_steps(self._experiment.file, answers, at)
+        moments = _moments_of_steps(self._experiment.file, answers, start)
         self._raise_if_lost(answers, *moments)
         self._data.memory[:] = np.frombuffer(b"".join(content for _, content in answers), ELEMENT).reshape(
             self._data.memory.shape
@@ -196,7 +230,7 @@ class Laboratory:
         self._data.finish()
         for rank in range(self._experiment.file.ranks):
             self._data.compare_output(0, rank)
-        seconds = max(values["ended"] for values, _ in answers) - at
+        seconds = max(values["ended"] for values, _ in answers) - start
         busy, total = (late - early for late, early in zip(after, before, strict=True))
         return Measurement(seconds, bool(self._data.wrong), busy / max(1, total), *moments)
 
@@ -206,15 +240,16 @@ class Laboratory:
         if not len(lost):
             raise_if_failed(answers)
             return
-        one, waits = self._experiment, self._experiment.file.waits
+        experiment, waits = self._experiment, self._experiment.file.waits
         first = int(lost[np.argmin(queued[lost])])
-        passed = {link for step in np.flatnonzero(np.isfinite(arrived) & (arrived > queued[first])).tolist()
-                  for link in one.paths[waits.sends[step]]}
-        path = one.paths[waits.sends[first]]
+        later = np.flatnonzero(np.isfinite(arrived) & (arrived > queued[first])).tolist()
+        passed = {link for step in later for link in experiment.paths[waits.sends[step]]}
+        path = experiment.paths[waits.sends[first]]
         suspects = [link for link in path if link not in passed] or path
-        names = " or ".join(one.network.shown_link(link) for link in suspects)
-        source, target, _ = one.file.connections.key[waits.sends[first]].tolist()
-        text = f"link {names} carries nothing: what rank {source} sent to rank {target} at {queued[first]:.3f} s did not arrive"
+        names = " or ".join(map(experiment.network.shown_link, suspects if len(path) > 1 else path))
+        sender, receiver, _ = experiment.file.connections.key[waits.sends[first]].tolist()
+        what = f"what rank {sender} sent to rank {receiver} at {queued[first]:.3f} s did not arrive"
+        text = f"link {names} carries nothing: {what}"
         raise CheckFailed(Diagnostic("X0212", text))
 
 
@@ -236,7 +271,8 @@ def _moments_of_steps(file: RunProgram, answers: Sequence[Answer], at: float) ->
 
 
 def _cpu_times() -> tuple[int, int]:
-    """Ticks in which the processors of this machine worked, and all ticks, since it started."""
-    with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(word) for word in file.readline().split()[1:]]
-    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+    """Ticks in which the processors of this machine worked, but for those who yield to others, and all ticks."""
+    line = Path("/proc/stat").read_text("ascii").partition("\n")[0]
+    user, nice, system, idle, waiting, *interrupts = (int(word) for word in line.split()[1:9])
+    busy = user + system + sum(interrupts)
+    return busy, busy + nice + idle + waiting

@@ -134,8 +134,8 @@ class TcpTransport:
     ) -> None:
         """Connect to all ranks to which this one sends, and accept those from which it receives.
 
-        routes: of connections, by their numbers in the whole program. token: 16 bytes that only the ranks of this run know. seconds: the longest wait. Raises
-        LinkError if a rank cannot be reached, or does not connect in time.
+        routes: of connections, by their numbers in the whole program. token: 16 bytes that only the ranks of this run
+        know. seconds: the longest wait. Raises LinkError if a rank cannot be reached, or does not connect in time.
         """
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._out: dict[int, _Outgoing] = {}

@@ -11,7 +11,9 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,13 @@ def execute(
             interpreter.depart(connection, count)
 
 
+def _starts(commands: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """The frames that start a run, until the starter closes the pipe."""
+    with suppress(EOFError):
+        while True:
+            yield read_frame(commands)[0]
+
+
 def main() -> None:
     """Execute one program, as often as the starter says."""
     commands, answers = sys.stdin.buffer, sys.stdout.buffer
@@ -65,8 +74,7 @@ def main() -> None:
             transport = TcpTransport(program, listener, routes, bytes.fromhex(values["token"]), seconds)
         initial = np.frombuffer(data, call.dtype).reshape(program.slots, call.elements)
         write_frame(answers, {"connected": True})
-        while commands.peek(1):
-            start, _ = read_frame(commands)
+        for start in _starts(commands):
             memory = initial.copy()
             transport.moments.clear()
             time.sleep(max(0.0, start["at"] - time.monotonic()))

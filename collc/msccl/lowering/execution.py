@@ -191,14 +191,17 @@ def replay_time(program: Program, network: Network, model: LinkModel) -> int:
     return program_simulation(program, network, model).time
 
 
-def program_simulation(program: Program, network: Network, model: LinkModel) -> Simulation:
+def program_simulation(program: Program, network: Network, model: LinkModel, packet: int = 0) -> Simulation:
     """The simulation of a final program, with a task for each step, by rank, threadblock and position.
 
+    packet: as in `Timing`.
     Raises Blocked if the program deadlocks with one chunk in each message, ValueError if links have no bandwidth.
     """
     placed = list_steps(program)
     try:
-        return simulate(network, _step_tasks(program, network, placed), ExactTiming(model, program.instances))
+        return simulate(
+            network, _step_tasks(program, network, placed), ExactTiming(model, program.instances, packet=packet)
+        )
     except Deadlock as error:
         step = int(error.waiting[0])
         message = f"threadblock {placed.threadblock[step]} of GPU {placed.rank[step]} blocks forever"
