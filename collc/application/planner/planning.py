@@ -107,7 +107,7 @@ class PlanningService:
             return answer
         canonical = self.classes.canonical(request)
         if within is None:
-            return self._planned(canonical, self._make(canonical))
+            return self._plan_answer(canonical, self._make(canonical))
         limited = self._limited.submit(self._build_limited, canonical, began + within)
         try:
             plan = limited.result(max(0.0, began + within - time.monotonic()))
@@ -116,7 +116,7 @@ class PlanningService:
             raise NoSchedule(Diagnostic("S0207", message)) from None
         finally:
             self.start(canonical)
-        return self._planned(canonical, plan, final=False)
+        return self._plan_answer(canonical, plan, final=False)
 
     def start(self, canonical: CanonicalRequest) -> None:
         """Make the plan of a canonical request behind, if it is neither made nor being made."""
@@ -156,7 +156,7 @@ class PlanningService:
                 del self._running[canonical.key]
         return plan
 
-    def _planned(self, canonical: CanonicalRequest, plan: StoredPlan, *, final: bool = True) -> Answer:
+    def _plan_answer(self, canonical: CanonicalRequest, plan: StoredPlan, *, final: bool = True) -> Answer:
         return self._answer(canonical, plan, "patched" if plan.facts.patched else "new", final=final)
 
     def _answer(self, canonical: CanonicalRequest, plan: StoredPlan, origin: Origin, *, final: bool = True) -> Answer:
