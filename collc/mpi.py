@@ -18,19 +18,16 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from collc.runtime.buffers import Buffers
+from collc.runtime.buffers import Buffers, fits
+from collc.runtime.collectives import REDUCING
 from collc.runtime.rank_program import OPS, divide
 from collc.runtime.rounds import Message, Rows, Work
 from collc.runtime.run_program import RunProgram
-from collc.runtime.schedules import Schedules
+from collc.runtime.schedules import ScheduleError, Schedules
 
 Array = NDArray[Any]
 
 _MPI_OPS = {"sum": MPI.SUM, "avg": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
-
-
-class ScheduleError(RuntimeError):
-    """A call whose messages did not come in time."""
 
 
 class Communicator:
@@ -43,14 +40,14 @@ class Communicator:
         """npu: the name or label of this rank's NPU in the programs; "": rank r of a file is rank r, whatever it is.
         seconds: how long a rank waits for the messages of a round.
 
-        Raises ValueError for a damaged file, and if the ranks have different files; OSError without a folder.
+        Raises ValueError for a damaged file, if the ranks have different files, and if only some ranks name their NPUs;
+        OSError without a folder.
         """
         self._comm: Any = comm.Dup()  # so that no message of the caller matches one of ours
         self.seconds: float = seconds
         self.rank: int = comm.rank
         self.size: int = comm.size
-        names = comm.allgather(npu)
-        self.schedules: Schedules = Schedules.read(Path(folder), self.rank, self.size, names if all(names) else ())
+        self.schedules: Schedules = Schedules.read(Path(folder), self.rank, self.size, comm.allgather(npu))
         self.counts = self.schedules.counts
         if len(set(comm.allgather(self.schedules.digest))) > 1:
             raise ValueError(f"the ranks have different files in {folder}")
@@ -64,12 +61,14 @@ class Communicator:
         """
         if not (given.flags.c_contiguous and taken.flags.c_contiguous) or given.dtype != taken.dtype or op not in OPS:
             raise ValueError("input and output are C-contiguous, of one type, and op is one of " + ", ".join(OPS))
+        if not fits(coll, self.size, given.size, taken.size):
+            raise ValueError(f"{coll} on {self.size} ranks from {given.size} elements does not give {taken.size}")
         given, taken = given.reshape(-1), taken.reshape(-1)
-        size = given.nbytes * (self.size if coll == "allgather" else 1)
-        chosen = self.schedules.choose(coll, size, root) if given.size else "no elements"
+        by_mpi = self.of_mpi(coll, given, taken, op, root)
+        chosen = self.schedules.choose(coll, given.nbytes, root) if given.size else "no elements"
         self.schedules.count(coll, chosen if isinstance(chosen, str) else chosen[0])
         if isinstance(chosen, str):
-            return self.of_mpi(coll, given, taken, op, root)
+            return by_mpi
         return _Prepared(self, self._comm, *chosen, given, taken, op)
 
     def all_reduce(self, given: Array, taken: Array | None = None, op: str = "sum") -> None:
@@ -102,21 +101,6 @@ class Communicator:
         if isinstance(call, _Prepared):
             call.release()
 
-    def time(self, call: Callable[[], None], taken: Array, times: int) -> float:
-        """The median time of a call on the slowest rank in seconds, after one that is not counted."""
-        spent: list[float] = []
-        for _ in range(times + 1):
-            taken[:] = 0
-            self._comm.Barrier()
-            began = time.perf_counter()
-            call()
-            spent.append(time.perf_counter() - began)
-        return self._comm.allreduce(statistics.median(spent[1:]), MPI.MAX)
-
-    def total(self, number: int) -> int:
-        """The sum of a number of each rank."""
-        return self._comm.allreduce(number)
-
     def of_mpi(self, coll: str, given: Array, taken: Array, op: str = "sum", root: int = -1) -> Callable[[], None]:
         """MPI's own call. The arguments are those of `prepare`. Raises ValueError for an unknown collective."""
         comm, reduction = self._comm, _MPI_OPS[op]
@@ -134,8 +118,10 @@ class Communicator:
             raise ValueError(f"no collective '{coll}': there are {', '.join(calls)}")
 
         def call() -> None:
+            if coll == "broadcast" and self.rank == root and not joined:
+                taken[:] = given
             calls[coll]()
-            if op == "avg":
+            if op == "avg" and coll in REDUCING:
                 divide(taken, self.size)
 
         return call
@@ -159,6 +145,7 @@ class _Prepared:
         rounds = owner.schedules.rounds(name, program, inplace=self._buffers.inplace)
         rows = self._buffers.rows(rounds, _zeros)
         self._name, self._rank, self._ranks, self._op = f"{program.coll} of {name}", owner.rank, owner.size, op
+        self._divides = op == "avg" and program.coll in REDUCING
         self._rounds: list[tuple[list[tuple[Any, str, int]], list[tuple[Array, Array, Array | None]]]] = []
         for step in rounds.rounds:
             receives = [(comm.Recv_init(_bytes(rows, m), m.peer), "a message from", m.peer) for m in step.receives]
@@ -178,7 +165,7 @@ class _Prepared:
                     target[:] = first
                 else:
                     reduce(first, second, out=target)
-        if self._op == "avg":
+        if self._divides:
             divide(self._buffers.target, self._ranks)
         self._buffers.store()
 
@@ -227,9 +214,21 @@ _BUS = {"allreduce": 2.0, "allgather": 1.0, "reducescatter": 1.0, "alltoall": 1.
 _ROW = "{:>14} {:>11} {:>20} {:>10} {:>11} {:>11} {:>5}"
 
 
+def _seconds(call: Callable[[], None], taken: Array, times: int) -> float:
+    """The median time of a call on the slowest rank in seconds, after one that is not counted."""
+    spent: list[float] = []
+    for _ in range(times + 1):
+        taken[:] = 0
+        MPI.COMM_WORLD.Barrier()
+        began = time.perf_counter()
+        call()
+        spent.append(time.perf_counter() - began)
+    return MPI.COMM_WORLD.allreduce(statistics.median(spent[1:]), MPI.MAX)
+
+
 def bench(comm: Communicator, sizes: list[int], times: int) -> None:
     """Print a table as nccl-tests do, with MPI's own calls beside: the median time of the slowest rank, bandwidths, and
-    the numbers that differ from MPI's.
+    the numbers that differ from MPI's. comm: of all ranks.
     """
     if not comm.rank:
         print(_ROW.format("collective", "bytes", "by", "time us", "algbw GB/s", "busbw GB/s", "wrong"))
@@ -239,15 +238,15 @@ def bench(comm: Communicator, sizes: list[int], times: int) -> None:
             part = count // comm.size
             given = np.arange(part if coll == "allgather" else count, dtype=np.float32) % 7 + comm.rank
             taken = np.zeros(part if coll == "reducescatter" else count, np.float32)
-            chosen = comm.schedules.choose(coll, count * 4)
+            chosen = comm.schedules.choose(coll, given.nbytes)
             calls = {"MPI": comm.of_mpi(coll, given, taken)}
             if not isinstance(chosen, str):
                 calls[chosen[0]] = comm.prepare(coll, given, taken)
             wanted = None
             for by, call in calls.items():
-                seconds = comm.time(call, taken, times)
+                seconds = _seconds(call, taken, times)
                 wanted = taken.copy() if wanted is None else wanted
-                wrong = comm.total(int((~np.isclose(taken, wanted)).sum()))
+                wrong = MPI.COMM_WORLD.allreduce(int((~np.isclose(taken, wanted)).sum()))
                 rate = count * 4 / seconds / 1e9
                 bus = rate * factor * (comm.size - 1) / comm.size
                 numbers = f"{seconds * 1e6:.1f}", f"{rate:.3f}", f"{bus:.3f}"

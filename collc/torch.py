@@ -22,15 +22,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from collc.runtime.buffers import Buffers
-from collc.runtime.rounds import Round, Rows
+from collc.runtime.buffers import Buffers, fits
+from collc.runtime.rounds import Message, Round, Rows
 from collc.runtime.run_program import RunProgram
-from collc.runtime.schedules import Schedules
+from collc.runtime.schedules import ScheduleError, Schedules
 
 FOLDER = "COLLC_SCHEDULES"
 """The environment variable with the folder of run files."""
 NPU = "COLLC_NPU"
 """The environment variable with the name or label of this process's NPU, as in the programs of the files."""
+
+_LAST_TAG = 2**31 - 1
+"""Messages of schedules have tags down from here, beyond those with which a program sends and receives for itself."""
 
 _REDUCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     dist.ReduceOp.SUM: torch.add,
@@ -39,10 +42,6 @@ _REDUCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     dist.ReduceOp.MAX: torch.maximum,
     dist.ReduceOp.MIN: torch.minimum,
 }
-
-
-class ScheduleError(RuntimeError):
-    """A call that failed: a rank that is gone, or whose message did not come in time."""
 
 
 def counts(group: dist.ProcessGroup | None = None) -> dict[tuple[str, str], int]:
@@ -136,13 +135,9 @@ class ScheduledGroup(dist.ProcessGroup):
         self._thread: threading.Thread | None = None
 
     def _npus(self, store: dist.Store) -> tuple[str, ...]:
-        """The names of the NPUs by rank; () if the processes do not name them."""
+        """The names of the NPUs by rank, "" of processes that do not name them."""
         store.set(f"npu/{self._rank}", os.environ.get(NPU, ""))
-        names = tuple(store.get(f"npu/{rank}").decode() for rank in range(self._size))
-        if any(names) and not all(names):
-            missing = [rank for rank, name in enumerate(names) if not name]
-            raise ValueError(f"{NPU} is not set on ranks {missing}: set it on all ranks or on none")
-        return names if all(names) else ()
+        return tuple(store.get(f"npu/{rank}").decode() for rank in range(self._size))
 
     def _check_folder(self, store: dist.Store) -> None:
         """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""
@@ -223,9 +218,9 @@ class ScheduledGroup(dist.ProcessGroup):
         input_splits: Any,
         opts: Any = None,
     ) -> Any:
-        """Send block r of the input to rank r. Splits that are all equal count as none."""
-        equal = all(len(set(splits)) <= 1 for splits in (output_splits, input_splits))
-        calls = [self._call("alltoall", input, output) if equal else "unequal splits"]
+        """Send block r of the input to rank r. Calls with splits are gloo's: ours may be equal when others are not."""
+        has_splits = bool(output_splits or input_splits)
+        calls = ["splits of the call" if has_splits else self._call("alltoall", input, output)]
         more = (opts,) if opts else ()
         inner = partial(self.inner.all_to_all_single, output, input, output_splits, input_splits, *more)
         return self._run("alltoall", calls, [output], opts, inner)
@@ -277,7 +272,9 @@ class ScheduledGroup(dist.ProcessGroup):
         reduction = next((function for known, function in _REDUCTIONS.items() if op == known), None)
         if reduction is None or not given.numel():
             return "no elements, or another reduction"
-        chosen = self.schedules.choose(coll, given.nbytes * (self._size if coll == "allgather" else 1), root)
+        if given.dtype != taken.dtype or not fits(coll, self._size, given.numel(), taken.numel()):
+            return "an input and an output that do not fit each other"
+        chosen = self.schedules.choose(coll, given.nbytes, root)
         if isinstance(chosen, str):
             return chosen
         return _Call(*chosen, given.detach().view(-1), taken.detach().view(-1), reduction, op == dist.ReduceOp.AVG)
@@ -341,14 +338,18 @@ class ScheduledGroup(dist.ProcessGroup):
 
     def _exchange(self, call: _Call, rounds: Sequence[Round], rows: Rows) -> None:
         """Execute rounds. Raises ScheduleError if a message fails or does not come in time."""
+
+        def arguments_of(message: Message) -> tuple[list[torch.Tensor], int, int]:
+            return [rows(message.first, message.length)], message.peer, _LAST_TAG - message.number
+
         if self._failed is not None:
             raise self._failed
         links = self._links
         for number, step in enumerate(rounds):
             message, verb = None, ""
             try:
-                receives = [(links.recv([rows(m.first, m.length)], m.peer, m.number), m) for m in step.receives]
-                sends = [(links.send([rows(m.first, m.length)], m.peer, m.number), m) for m in step.sends]
+                receives = [(links.recv(*arguments_of(m)), m) for m in step.receives]
+                sends = [(links.send(*arguments_of(m)), m) for m in step.sends]
                 for verb, works in (("a message from", receives), ("room for a message to", sends)):  # noqa: B007
                     for work, message in works:  # noqa: B007
                         work.wait()

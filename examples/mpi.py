@@ -28,11 +28,12 @@ schedule mean on cube {
 def main() -> None:
     """Compile on rank 0, then run on all ranks."""
     world = MPI.COMM_WORLD
-    folder = world.bcast(tempfile.mkdtemp() if not world.rank else None)
-    if not world.rank:
-        collc.compile_text(PROGRAM, output=folder)
-    world.Barrier()
-    comm = collc.mpi.Communicator(world, folder)
+    with tempfile.TemporaryDirectory() as own:
+        folder = world.bcast(own)
+        if not world.rank:
+            collc.compile_text(PROGRAM, output=folder)
+        world.Barrier()
+        comm = collc.mpi.Communicator(world, folder)  # has read the files of all ranks when it is there
     data = np.full(1000, float(world.rank))
     comm.all_reduce(data, op="avg")
     everyone = np.zeros(8 * 1000)

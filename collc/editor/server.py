@@ -369,19 +369,19 @@ async def compile_schedule(ls: Server, uri: str, name: str) -> str:
         ls.results[path, name] = "running"
         ls.refresh_lenses()
         output, _ = await process.communicate()
-    ls.results[path, name] = _result(output)
+    ls.results[path, name] = _result(output, name)
     ls.refresh_lenses()
     return ls.results[path, name]
 
 
-def _result(output: bytes) -> str:
-    """The result of `collc compile --json` in a few words."""
+def _result(output: bytes, name: str) -> str:
+    """What `collc compile --json` says of a schedule, which may have others for failures, in a few words."""
     try:
         answer: dict[str, Any] = json.loads(output)
     except ValueError:
         return "cancelled"
-    if not answer["schedules"]:
+    schedule = next((each for each in answer["schedules"] if each["name"] == name), None)
+    if schedule is None:
         return "; ".join(message["message"] for message in answer["diagnostics"][:1])
-    (schedule,) = answer["schedules"]
     ideal = "" if schedule["of_ideal"] is None else f", {schedule['of_ideal']:.1%} of ideal"
     return format_time(schedule["time_ps"]) + ideal

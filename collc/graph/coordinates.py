@@ -59,11 +59,15 @@ class Coordinates:
         """int32[npus]: the next NPU along an axis, round the end."""
         return self.shift(axis, (self.index[axis] + 1) % self.sizes[axis])
 
+    def npus_at(self, index: Int32Array) -> Int32Array:
+        """int32[npus]: the NPUs at other coordinates. index: int32[axes, npus]."""
+        return self._npu_at[1][(index * np.array(self._strides)[:, None]).sum(axis=0)]
+
     @cached_property
     def negatives(self) -> Int32Array:
         """int32[npus]: the NPU that gives NPU 0 when it is added to each NPU, if NPU 0 has indices 0."""
-        sizes, strides = (np.array(column)[:, None] for column in (self.sizes, self._strides))
-        return self._npu_at[1][((sizes - self.index) % sizes * strides).sum(axis=0)]
+        sizes = np.array(self.sizes, np.int32)[:, None]
+        return self.npus_at((sizes - self.index) % sizes)
 
     def translation(self, by: int) -> Int32Array:
         """int32[npus]: each NPU plus the NPU `by`: indices are added, round the end of each axis."""

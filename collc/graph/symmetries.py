@@ -15,6 +15,7 @@ import numpy as np
 
 from collc.graph.automorphisms import Automorphisms, mix_bits
 from collc.graph.coordinates import Coordinates, coordinates_of, with_bits
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.translations import MOST_SHIFTS
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
@@ -58,8 +59,8 @@ def find_symmetries(network: Network, keeps: Callable[[Int32Array], bool]) -> Sy
 
     known = coordinates_of(network) if network.link_count else ()
     for coordinates in (each for declared in known for each in with_bits(declared)):
-        moves = [*_moves(coordinates, extend)]
-        orbits = _count_orbits(network.npu_count, moves)
+        moves = _moves(coordinates, extend)
+        orbits = _count_orbits(network.npu_count, moves) if moves else network.npu_count
         if moves and (orbits, -len(moves)) < (fewest, -len(best.all)):
             best, fewest = Symmetries(coordinates, tuple(moves)), orbits
     return best
@@ -67,14 +68,9 @@ def find_symmetries(network: Network, keeps: Callable[[Int32Array], bool]) -> Sy
 
 def _count_orbits(npus: int, symmetries: Sequence[Symmetry]) -> int:
     """The number of classes of NPUs that moves take to each other."""
-    label = np.arange(npus)
-    while True:
-        before = label.copy()
-        for _, devices in symmetries:
-            label = np.minimum(label, label[devices[:npus]])
-            np.minimum.at(label, devices[:npus], label)
-        if np.array_equal(before, label):
-            return len(np.unique(label))
+    source = np.tile(np.arange(npus, dtype=np.int32), len(symmetries))
+    target = np.concatenate([devices[:npus] for _, devices in symmetries])
+    return len(np.unique(weakly_connected(Digraph(npus, source, target))))
 
 
 def _moves(coordinates: Coordinates, extend: Callable[[Int32Array], Int32Array | None]) -> list[Symmetry]:
@@ -86,17 +82,9 @@ def _moves(coordinates: Coordinates, extend: Callable[[Int32Array], Int32Array |
             if coordinates.sizes[other] == size:
                 index = coordinates.index.copy()
                 index[[axis, other]] = index[[other, axis]]
-                devices = extend(_npus_at(coordinates, index))
+                devices = extend(coordinates.npus_at(index))
                 moves += [] if devices is None else [Symmetry(("axes", other, axis, 0), devices)]
     return moves
-
-
-def _npus_at(coordinates: Coordinates, index: Int32Array) -> Int32Array:
-    """int32[npus]: the NPU at other coordinates, for each NPU."""
-    sizes = coordinates.sizes
-    npu = np.empty(coordinates.index.shape[1], np.int32)
-    npu[np.ravel_multi_index(tuple(coordinates.index), sizes)] = np.arange(len(npu))
-    return npu[np.ravel_multi_index(tuple(index), sizes)]
 
 
 class _AxisMoves:

@@ -10,6 +10,12 @@ from collc.runtime.rounds import RankRounds, Rows
 from collc.runtime.run_program import RunProgram
 
 
+def fits(coll: str, ranks: int, given: int, taken: int) -> bool:
+    """Whether a call can have an input and an output with these numbers of elements."""
+    blocks = blocks_of(coll, ranks)
+    return given % blocks[INPUT] == 0 and given // blocks[INPUT] * blocks[OUTPUT] == taken
+
+
 class Buffers:
     """What a program reads and writes in a call: the caller's memory if its blocks divide into chunks.
 

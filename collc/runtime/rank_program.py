@@ -89,7 +89,7 @@ def memory_bounds(program: RunProgram, *, inplace: bool) -> NDArray[np.int64]:
 
 def divide(rows: NDArray[Any], ranks: int) -> None:
     """Divide sums by the number of their terms, integers with the result rounded down."""
-    if rows.dtype.kind == "f":
+    if rows.dtype.kind in "fc":
         np.divide(rows, ranks, out=rows)
     else:
         np.floor_divide(rows, ranks, out=rows)

@@ -26,6 +26,8 @@ VERSION: Final = 1
 
 _HEAD: Final = struct.Struct("<B32sI")
 """After the first bytes: the version, the SHA-256 of all that follows the head, and the bytes of the JSON in it."""
+HEAD_BYTES: Final = len(MAGIC) + _HEAD.size
+"""The bytes that say what all others of a file must be."""
 _ARRAYS: Final = {"chunks": ("<i8", 3), "blocks": ("<i4", 4), "steps": ("<i4", 10), "when": ("<i8", 0)}
 """The arrays of a file: their types, and their columns; 0: one number in each row."""
 
@@ -107,12 +109,12 @@ class RunProgram:
     @staticmethod
     def from_bytes(data: bytes) -> RunProgram:
         """The program of a file. Raises ValueError for bytes of another kind or version, and damaged ones."""
-        if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _HEAD.size:
+        if not data.startswith(MAGIC) or len(data) < HEAD_BYTES:
             raise ValueError("no run file of collc, or only its beginning")
         version, digest, length = _HEAD.unpack_from(data, len(MAGIC))
         if version != VERSION:
             raise ValueError(f"a run file of version {version}; this collc reads version {VERSION}")
-        content = memoryview(data)[len(MAGIC) + _HEAD.size :]
+        content = memoryview(data)[HEAD_BYTES:]
         if hashlib.sha256(content).digest() != digest:
             raise ValueError("a damaged run file: its SHA-256 differs")
         values: dict[str, Any] = json.loads(bytes(content[:length]))

@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from collc.runtime.rounds import RankRounds, rounds_of
-from collc.runtime.run_program import RunProgram
+from collc.runtime.run_program import HEAD_BYTES, RunProgram
 
 LOG = logging.getLogger("collc")
+
+
+class ScheduleError(RuntimeError):
+    """A call that failed: a rank that is gone, or whose message did not come in time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,29 +37,35 @@ class Schedules:
 
     @staticmethod
     def read(folder: Path | None, rank: int, ranks: int, npus: Sequence[str] = ()) -> Schedules:
-        """Read all run files of a folder and the folders in it; None: there are none.
+        """Read all run files of a folder and the folders in it; None: there are none. npus: of each rank, "" for none.
 
-        Raises ValueError, with its name, for a damaged file, OSError for one that cannot be read.
+        Raises ValueError, with its name, for a damaged file, and if only some ranks name their NPUs; OSError for a file
+        that cannot be read.
         """
+        nameless = [number for number, name in enumerate(npus) if not name]
+        if nameless and any(npus):
+            text = "set COLLC_NPU, or npu of the communicator, on all ranks or on none"
+            raise ValueError(f"ranks {nameless} do not name their NPU, and others do: {text}")
         files: list[tuple[str, RunProgram]] = []
         digest = hashlib.sha256()
         if folder is not None and not folder.is_dir():
             raise FileNotFoundError(f"no folder of schedules: {folder}")
         for path in sorted(folder.rglob("*.run")) if folder is not None else ():
             data, name = path.read_bytes(), path.relative_to(folder or path).as_posix()
-            digest.update(name.encode() + hashlib.sha256(data).digest())
             try:
                 files.append((name, RunProgram.from_bytes(data)))
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from error
-        return Schedules(tuple(files), digest.hexdigest(), rank, ranks, tuple(npus))
+            digest.update(name.encode() + data[:HEAD_BYTES])
+        return Schedules(tuple(files), digest.hexdigest(), rank, ranks, () if nameless else tuple(npus))
 
     def choose(self, coll: str, size: int, root: int = -1) -> tuple[str, RunProgram] | str:
         """The file for a call, with its name; or the reason why there is none.
 
-        size: bytes of the buffer that the call counts, of all ranks together for All-Gather, Reduce-Scatter and
-        All-to-All. Of several files that fit, the one whose smallest size is the largest.
+        size: bytes of the input of this rank. Files count those of all ranks together for All-Gather, Reduce-Scatter
+        and All-to-All. Of several files that fit, the one whose smallest size is the largest.
         """
+        size *= self.ranks if coll == "allgather" else 1
         reason = "no file of the collective"
         fitting: list[tuple[str, RunProgram]] = []
         for name, program in self.files:

@@ -252,6 +252,23 @@ def test_schedules_with_the_same_failures_share_them(tmp_path: Path) -> None:
     assert len(FallbackIndex(tmp_path / "fallbacks.json").find(["nic[2, 0]"])) == 3
 
 
+def test_each_plan_has_a_name_of_its_own(tmp_path: Path) -> None:
+    text = program(RUNS["gather"]).replace(FAILURES, "failures any link, any 1 of cables")
+    collc.compile(text, output=tmp_path, link_model="pipelined", synthesizer="pccl")
+    names = [plan["name"] for plan in json.loads((tmp_path / "fallbacks.json").read_text())["schedules"][0]["plans"]]
+    assert len(names) == len({*names}) > 2
+    assert any(name.endswith("-no-2") for name in names)
+
+
+def test_fallbacks_with_any_number_of_chunks_have_files_of_their_own(tmp_path: Path) -> None:
+    text = program("run all_gather(pod.npus, size: 6MiB, chunks: auto)", 'emit msccl("s.xml")')
+    collc.compile(text.replace(FAILURES, "failures any 1 of (gpus, nodes)"), output=tmp_path)
+    plans = json.loads((tmp_path / "fallbacks.json").read_text())["schedules"][0]["plans"]
+    files = [Path(file) for plan in plans for file in plan["files"]]
+    assert len({*files}) == len(files) == 2 * len(plans) == 4
+    assert all(file.parts[0] == "fallbacks" and (tmp_path / file).exists() for file in files)
+
+
 def test_runs_of_groups_swap_their_files(tmp_path: Path) -> None:
     run = "for i in 0..2 { run all_gather(pod.gpu[*, i], size: 3MiB) }"
     collc.compile(f"{CLUSTER}schedule s on pod {{ {run} failures any gpu }}", output=tmp_path)

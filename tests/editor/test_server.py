@@ -230,6 +230,13 @@ def test_schedules_compile_from_their_lens(client: Client, folder: Path) -> None
     path.write_text(PROGRAM)
 
 
+def test_a_schedule_with_failures_says_its_own_result(client: Client, folder: Path) -> None:
+    path = folder / "failing.coll"
+    path.write_text(PROGRAM.replace("size: 9MiB)", "size: 9MiB)\n    failures any npu"))
+    command = {"command": "collc.compile", "arguments": [path.as_uri(), "gather"]}
+    assert client.request("workspace/executeCommand", command) == "80.125us, 100.0% of ideal"
+
+
 def test_a_compilation_ends_the_one_before(client: Client, folder: Path) -> None:
     path = folder / "compiled.coll"
     path.write_text(PROGRAM)

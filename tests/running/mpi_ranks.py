@@ -49,6 +49,9 @@ def results(folder: str) -> None:
                 taken = own.copy()
                 comm.broadcast(taken, root)
                 wrong += [f"broadcast {root}"] * (not (taken == all_data[root, :size]).all())
+                taken[:] = 9
+                comm.prepare("broadcast", own, taken, root=root)()
+                wrong += [f"broadcast {root} to another array"] * (not (taken == all_data[root, :size]).all())
             call = comm.prepare("allreduce", own, apart)
             for _ in range(3):
                 apart[:] = 0
@@ -56,6 +59,18 @@ def results(folder: str) -> None:
                 wrong += ["prepared"] * (not (apart == all_data[:, :size].sum(0, dtype=dtype)).all())
             comm.reduce(own, apart, root=1)
             wrong += ["reduce"] * (rank == 1 and not (apart == all_data[:, :size].sum(0, dtype=dtype)).all())
+    waves, taken = np.full(3, 1j * rank), np.zeros(3, complex)
+    comm.all_reduce(waves, taken, "avg")
+    wrong += ["avg of complex numbers"] * (not (taken == 1j * sum(range(ranks)) / ranks).all())
+    taken = np.zeros(3 * ranks, complex)
+    comm.prepare("allgather", waves, taken, "avg")()
+    wrong += ["avg without a reduction"] * (not (taken == 1j * np.repeat(np.arange(ranks), 3)).all())
+    for call in (("allgather", waves, taken[1:]), ("reducescatter", taken[1:], waves), ("gathers", waves, waves)):
+        try:
+            comm.prepare(*call)
+            wrong.append(f"no error for {call[0]}")
+        except ValueError:
+            pass
     served = sorted({f"{coll}: {by}" for coll, by in comm.counts})
     print(f"rank {rank} wrong {wrong} served {served}", flush=True)
 

@@ -162,7 +162,15 @@ def test_the_choice_of_files(tmp_path):
     assert chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus)) == "in/small/s.run"
     other = chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus[::-1]))
     assert other == "no file for the NPUs of the group in their order"
-    assert Schedules.read(None, 0, 4).files == ()
+    with pytest.raises(ValueError, match=r"ranks \[1, 3\] do not name their NPU"):
+        Schedules.read(tmp_path, 0, 4, ("npu[0]", "", "npu[2]", ""))
+    assert Schedules.read(None, 0, 4, [""] * 4).files == ()
+    sizes = "sizes: 4KiB .. 8KiB"
+    collc.compile_text(PROGRAM.replace("RUN", RUNS["allgather"]).replace("OPTIONS", sizes), output=tmp_path / "g")
+    gathering = Schedules.read(tmp_path, 0, 4)
+    assert chosen("allgather", 1024, of=gathering) == "g/s.run"
+    assert chosen("allgather", 1023, of=gathering) == "no file for 4092 bytes"
+    assert gathering.digest == Schedules.read(tmp_path, 1, 4).digest != schedules.digest
     with pytest.raises(FileNotFoundError, match="no folder of schedules"):
         Schedules.read(tmp_path / "none", 0, 4)
     (tmp_path / "b" / "s.run").write_bytes(b"collc run\n")

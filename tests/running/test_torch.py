@@ -50,6 +50,8 @@ def test_every_call_gives_what_one_process_computes(folders):
     assert served.keys() == {"allreduce: ar.run", "allgather: ag.run", "reducescatter: rs.run", "alltoall: aa.run", "broadcast: bc.run"}  # fmt: skip # noqa: E501
     assert counts["broadcast: no file for root 1"] == 12
     assert counts["allgather: left to gloo"] == 1
+    assert counts["alltoall: splits of the call"] == 1
+    assert counts["allgather: an input and an output that do not fit each other"] == 2
     assert counts["allreduce: a tensor that is not contiguous, or not in the memory of the host"] == 1
 
 

@@ -64,7 +64,7 @@ def collectives(rank: int, ranks: int) -> dict:
             dist.reduce_scatter_single(tensor[own], tensor)
             compare(f"reduce_scatter in place {dtype} {size}", tensor[own], summed)
             out = torch.zeros(ranks * size, dtype=dtype)
-            dist.all_to_all_single(out, blocks[rank], [size] * ranks, [size] * ranks)
+            dist.all_to_all_single(out, blocks[rank])
             compare(f"all_to_all {dtype} {size}", out, torch.cat([block[own] for block in blocks]))
             for root in (0, 1):
                 tensor = given[rank].clone()
@@ -86,6 +86,27 @@ def collectives(rank: int, ranks: int) -> dict:
     transposed = torch.ones(4, 3).t()
     dist.all_reduce(transposed)
     compare("strides", transposed, torch.full((3, 4), float(ranks)))
+    splits = torch.ones(ranks, ranks, dtype=torch.int64)
+    splits[1, 1] = 2  # only rank 1 sees that they are unequal
+    received = splits[:, rank].tolist()
+    out = torch.zeros(sum(received))
+    dist.all_to_all_single(out, torch.full((int(splits[rank].sum()),), float(rank)), received, splits[rank].tolist())
+    compare("splits", out, torch.arange(ranks).repeat_interleave(splits[:, rank]))
+    for out in (torch.zeros(ranks + 1), torch.zeros(ranks, dtype=torch.int32)):
+        try:
+            dist.all_gather_single(out, torch.ones(1))
+            wrong.append(f"no error for an output {out}")
+        except RuntimeError:  # gloo's
+            pass
+    sent = [dist.isend(torch.full((2,), float(tag)), 1, tag=tag) for tag in range(20)] if not rank else []
+    tensor = torch.full((ranks,), float(rank))
+    dist.all_reduce(tensor)
+    compare("all_reduce while messages are under way", tensor, torch.full((ranks,), float(sum(range(ranks)))))
+    for tag in range(20 if rank == 1 else 0):
+        dist.recv(tensor[:2], 0, tag=tag)
+        compare("a message of the program", tensor[:2], torch.full((2,), float(tag)))
+    for work in sent:
+        work.wait()
     return {"wrong": wrong}
 
 

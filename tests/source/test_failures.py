@@ -50,6 +50,14 @@ def names(failures: str) -> set[tuple[str, ...]]:
     return {tuple(sets.parts[part].name for part in row) for rows in sets.members for row in rows.tolist()}
 
 
+def test_parts_may_lie_in_several_containers() -> None:
+    text = CLUSTER.replace("    part lanes", "    part trio[t in 0..2] = { npu gpu[t..t + 3] }\n    part lanes")
+    sets = failing("any 2 of npus within trio", text=text)
+    pairs = [tuple(sets.parts[part].name for part in row) for rows in sets.members for row in rows.tolist()]
+    gpus = [[f"node[{n}].gpu[{i}]" for i in range(4)] for n in range(3)]
+    assert {*pairs} == {pair for node in gpus for trio in (node[:3], node[1:]) for pair in combinations(trio, 2)}
+
+
 NICS = [f"nic[{n}, {i}]" for n in range(3) for i in range(4)]
 
 

@@ -167,7 +167,7 @@ class ChunkSearch:
         from collc.synthesis.bounds import lower_bound
 
         best = self.shortest() if self.tried else None
-        if best is None or best.module.network is not request.network:  # direct links in place of switches
+        if best is None or best.module.network is not best.request.network:  # direct links in place of switches
             return False
         model = best.module.model
         return lower_bound(request.network, request.demand, model, best.time).time >= best.time

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,8 @@ Build = Callable[[BuildInput], ScheduleReport]
 
 @dataclass(frozen=True, eq=False)
 class _Failures:
-    """The failures of a schedule in classes. names: of each failure. first: int64[failures], the failure whose plan
-    each one uses. words: the symmetries that take that to it. parts: of each failure.
+    """The failures of a schedule, and for each one: its name and parts, first: the failure whose plan it uses, and
+    words: the symmetries that take that to it.
     """
 
     names: list[str]
@@ -78,12 +79,13 @@ class FallbackWriter:
         notes: list[str] = []
         share = None if given.time_limit is None else given.time_limit / len(first)
         for number, row in enumerate(first):
-            parts, name = failures.parts[row], _plan_name(request.name, failures.names[row])
+            parts = failures.parts[row]
+            name = _plan_name(request.name, failures.names[row], {plan["name"] for plan in plans})
             given.progress(number / len(first), f"planning without {failures.names[row]}")
             fallback, reason = _build(given, parts, name, share, build)
             plans.append(_plan_of(name, fallback, reason, given.settings.output))
-            count = failures.first.count(row)
-            alike = f", as of {plural(count - 1, 'other')} alike" if count > 1 else ""
+            others = failures.first.count(row) - 1
+            alike = f", as of {plural(others, 'other')} alike" if others else ""
             if fallback is None:
                 notes.append(f"the failure of {failures.names[row]}{alike}: no plan: {reason}")
                 continue
@@ -126,9 +128,11 @@ def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def _plan_name(schedule: str, failure: str) -> str:
-    """The name of a fallback, which is a name for files too."""
-    return f"{schedule}-without-" + re.sub(r"[^A-Za-z0-9]+", "-", failure).strip("-")
+def _plan_name(schedule: str, failure: str, taken: Collection[str]) -> str:
+    """The name of a fallback, which is a name for files too: numbered if it is taken, as by `a -> b` for `a <-> b`."""
+    name = f"{schedule}-without-" + re.sub(r"[^A-Za-z0-9]+", "-", failure).strip("-")
+    numbered = (f"{name}-no-{number}" for number in count(2))
+    return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 def _slowdown(fallback: ScheduleReport, report: ScheduleReport) -> str:
@@ -192,14 +196,9 @@ def _build(
     given: BuildInput, parts: tuple[Part, ...], name: str, seconds: float | None, build: Build
 ) -> tuple[ScheduleReport | None, str]:
     """(the report of the schedule without some parts, ""), or (None, why there is no plan). seconds: of its search."""
-    failures = given.request.failures
-    assert failures is not None
     settings = replace(given.settings, emit=(), prove=False, certificate=None, time_limit=seconds)
-    emits = tuple(
-        replace(emit, path=f"fallbacks/{name}/{EMIT_KINDS[emit.kind].path(emit.path, name)}") for emit in given.emits
-    )
     try:
-        request = _compact_request(replace(failures.request(parts), name=name, emits=emits, checks=()))
+        request = _request_without(given, parts, name)
     except CollcError as error:
         return None, error.diagnostics[0].message
     report = build(replace(given, request=request, settings=settings))
@@ -208,28 +207,42 @@ def _build(
     return None, next((d.message for d in report.diagnostics if not d.warning), "no schedule was found")
 
 
-def _compact_request(request: ScheduleRequest) -> ScheduleRequest:
-    """The request on a network without removed devices, if all NPUs are alike there, as those of the other nodes."""
+def _request_without(given: BuildInput, parts: tuple[Part, ...], name: str) -> ScheduleRequest:
+    """The request of a schedule without some parts, with any number of chunks: it has a name and files of its own, and
+    a compact network if that has a symmetry. Raises CollcError if it has no meaning.
+    """
+    failures = given.request.failures
+    assert failures is not None
+    emits = tuple(
+        replace(emit, path=f"fallbacks/{name}/{EMIT_KINDS[emit.kind].path(emit.path, name)}") for emit in given.emits
+    )
+    without = failures.request(parts)
+    compact = _compact_network(without)
+
+    def adapt(request: ScheduleRequest) -> ScheduleRequest:
+        request = replace(request, name=name, emits=emits, checks=())
+        if compact is None:
+            return request
+        network, number = compact
+        return replace(request, network=network, demand=renumber_demand(request.demand, number))
+
+    choice = without.choice
+    if choice is not None:
+        build = choice.request  # no reference to the demand
+        choice = replace(choice, request=lambda count: adapt(build(count)))
+    return replace(adapt(without), choice=choice)
+
+
+def _compact_network(request: ScheduleRequest) -> tuple[Network, Int32Array] | None:
+    """The network without removed devices, and their new numbers, if all NPUs are alike there, as those of the other
+    nodes; else None.
+    """
     network = request.network
     if len(network.npus) == network.npu_count or any(run.moves is not None for run in request.runs):
-        return request
+        return None
     compact, number = without_removed_devices(network)
     translations = find_translations(compact)
-    if translations is None or translations.count != compact.npu_count:
-        return request
-
-    def renumber(request: ScheduleRequest) -> ScheduleRequest:
-        return replace(request, network=compact, demand=renumber_demand(request.demand, number))
-
-    choice = request.choice
-    if choice is not None:
-        build = choice.request
-
-        def build_renumbered(count: int) -> ScheduleRequest:
-            return renumber(build(count))
-
-        choice = replace(choice, request=build_renumbered)
-    return replace(renumber(request), choice=choice)
+    return None if translations is None or translations.count != compact.npu_count else (compact, number)
 
 
 def _plan_of(name: str, report: ScheduleReport | None, reason: str, folder: Path) -> dict[str, Any]:

@@ -92,9 +92,11 @@ class PartNames:
             if not isinstance(chosen.entry, TopologyCopies):
                 continue
             for copy in self._elements_of(chosen):
-                below = [self._member(copy, word) for word in chosen.entry.members]
-                waiting += [each for each in below if isinstance(each.entry, TopologyCopies)]
-                yield from (each for each in below if each.name.endswith(f".{name}"))
+                for word, entry in chosen.entry.members.items():
+                    if isinstance(entry, TopologyCopies):
+                        waiting.append(self._member(copy, word))
+                    if word == name:
+                        yield self._member(copy, word)
 
     # From an expression to members with an index
 
@@ -306,15 +308,18 @@ def failing_parts(
 
 
 def _divide(parts: Sequence[Part], containers: Sequence[Part]) -> list[list[Part]]:
-    """The parts within each container: devices are in it, links begin or end in it."""
-    container: dict[int, int] = {device: k for k, each in enumerate(containers) for device in each.devices}
+    """The parts within each container: devices are in it, links begin or end in it. Containers may overlap."""
+    within: dict[int, set[int]] = {}
+    for number, container in enumerate(containers):
+        for device in container.devices:
+            within.setdefault(device, set()).add(number)
+    nowhere = set[int]()
     pools: list[list[Part]] = [[] for _ in containers]
     for part in parts:
-        own = [{container.get(device)} for device in part.devices]
-        own += [{container.get(a), container.get(b)} for a, b in part.links]
-        for number in set[int | None].intersection(*own) - {None}:
-            if number is not None:
-                pools[number].append(part)
+        own = [within.get(device, nowhere) for device in part.devices]
+        own += [within.get(a, nowhere) | within.get(b, nowhere) for a, b in part.links]
+        for number in set[int].intersection(*own):
+            pools[number].append(part)
     return pools
 
 
