@@ -13,6 +13,7 @@ from collc.version import __version__
 TYPE_CHECKING = False  # `typing` has one too, but Ctrl-C is not handled yet while it loads
 if TYPE_CHECKING:
     from collc.api.compiling import compile, compile_text, solve_designs  # noqa: A004
+    from collc.api.planning import Planner
     from collc.api.programs import Demand, Network, Program
     from collc.api.schedules import LoweredProgram, load, lower, run, verify
     from collc.application.compile.compile_report import CompileReport, ScheduleReport
@@ -36,6 +37,7 @@ __all__ = [
     "Module",
     "Network",
     "NoSchedule",
+    "Planner",
     "Program",
     "Schedule",
     "ScheduleReport",
@@ -64,6 +66,7 @@ _MODULES = {
     "Module": "collc.ten.module",
     "Network": "collc.api.programs",
     "NoSchedule": "collc.base.diagnostics",
+    "Planner": "collc.api.planning",
     "Program": "collc.api.programs",
     "Schedule": "collc.ten.schedule",
     "ScheduleReport": "collc.application.compile.compile_report",

@@ -165,7 +165,7 @@ class Network:
         """The network as arrays of devices and links. Raises SourceError for a wrong argument."""
         from collc.source.elaboration.elaborate import load_topology
 
-        return load_topology(SourceFile("<network>", f"{_imports()}{self}\n"), "net")
+        return load_topology(SourceFile("<network>", f"{imports_text()}{self}\n"), "net")
 
     def __str__(self) -> str:
         return "\n".join([*dict.fromkeys(self.declarations), f"topology net = {self.expression}"])
@@ -224,7 +224,8 @@ class Demand:
         return "\n".join([*lines, "}"])
 
 
-def _imports() -> str:
+def imports_text() -> str:
+    """The imports of the standard library with which programs begin."""
     return "".join(f"import std.{module}\n" for module in ("topologies", "clusters", "collectives", "algorithms"))
 
 
@@ -289,7 +290,7 @@ class Program:
     def __str__(self) -> str:
         demands = [str(demand).replace("demand", f"demand{n}", 1) for n, demand in enumerate(self.demands)]
         lines = [str(self.network), *demands, f"schedule {self.name} on net {{", *self.runs, *self.statements, "}"]
-        return _imports() + "\n" + "\n".join(lines) + "\n"
+        return imports_text() + "\n" + "\n".join(lines) + "\n"
 
 
 def collective(name: str) -> Callable[..., Program]:

@@ -193,7 +193,7 @@ def _failure(failures: Data, dead: Sequence[str], path: Path) -> Sequence[Any]:
     """The class and the moves of a failure. Raises UsageError if there is none of these names."""
     known: Data = failures["failures"]
     names = {_without_label(failures, name) for name in dead}
-    for name in (failure_name([*names]), failure_name([*{*map(_flat_name, names)}]), _container(failures, names)):
+    for name in (failure_name([*names]), failure_name([*{*map(flat_name, names)}]), _container(failures, names)):
         if name in known:
             return known[name]
     every = [*known, *failures["aliases"]]
@@ -210,7 +210,7 @@ def _without_label(failures: Data, name: str) -> str:
     return aliases[ends[0]] if len(ends) == 1 else name
 
 
-def _flat_name(name: str) -> str:
+def flat_name(name: str) -> str:
     """`nic[3, 5]` for `node[3].nic[5]`, as a program may declare the NICs of all nodes together."""
     words = [word.partition("[") for word in name.replace("]", "").split(".")]
     index = ", ".join(index for _, _, index in words if index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -12,6 +12,7 @@ from collc.base.wording import did_you_mean, phrase
 from collc.source.checking.check import check_files
 from collc.source.elaboration.designs import DesignBuilder, table_prices
 from collc.source.elaboration.file_context import FileContext, ProgramContext, as_parameter, parameter_type
+from collc.source.elaboration.named_parts import PartNames
 from collc.source.elaboration.schedules import ScheduleBuilder
 from collc.source.elaboration.training import WorkloadBuilder
 from collc.source.elaboration.values import Value
@@ -26,6 +27,7 @@ from collc.source.types import STRING
 from collc.ten import training
 from collc.ten.limited import fed_links
 from collc.ten.network import Network
+from collc.ten.parts import Part
 
 
 def load_program(
@@ -109,6 +111,35 @@ def load_topology(source: Path | SourceFile, name: str | None, definitions: Mapp
         return _named_topology(context, _only_name(context, source) if name is None else name)
 
     return fed_links(with_tables(source, use))
+
+
+def load_parts(source: SourceFile, name: str) -> tuple[Network, Callable[[str], list[Part]]]:
+    """The network of a topology of a program, and a function that finds its parts by name, as `nic[3, 5]`,
+    `node[3].gpu[*]` or `gpu[0, 1] <-> leaf[1]`. Both raise SourceError.
+    """
+
+    def use(loaded: LoadedFiles) -> tuple[Network, Callable[[str], list[Part]]]:
+        context = checked_context(loaded, {})
+        network, topology = _named_topology(context, name), context.topology_named(name)
+        assert topology is not None
+        names = PartNames(topology, context)
+
+        def find(text: str) -> list[Part]:
+            head = "let part = "
+            for arrow in ("<->", "->"):
+                ends = text.split(arrow)
+                if len(ends) == 2:
+                    source, target = (device for end in ends for part in find(end) for device in part.devices)
+                    pairs = ((source, target), (target, source)) if arrow == "<->" else ((source, target),)
+                    return [Part(text, (), tuple(sorted(pairs)))]
+            statements = parse(SourceFile("<part>", head + text.strip())).statements
+            if len(statements) != 1 or not isinstance(statements[0], s.Let):
+                raise fail("E0331", f"'{text}' is not the name of a part", None, hint="as in: nic[3, 5]")
+            return names.find_named(statements[0].value, context.root)
+
+        return fed_links(network), find
+
+    return with_tables(source, use)
 
 
 def _only_name(context: FileContext, source: Path | SourceFile) -> str:

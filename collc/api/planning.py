@@ -1,0 +1,91 @@
+"""`collc.Planner`: schedules on request, from a cache under the symmetries of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from collc.api import arguments
+from collc.api.programs import Network, imports_text
+from collc.application.planner.answers import Answer
+from collc.application.planner.planning import PlanningService
+from collc.application.planner.values import request_of
+from collc.base.units import PICOSECONDS, Dimension, quantity_in
+
+MEMORY: Final = "1GiB"
+"""Of the plans that are kept in memory."""
+
+
+def seconds_of(within: str | float | None) -> float | None:
+    """Seconds of a deadline, as in "1s", "100ms" or 0.1. Raises TypeError, ValueError."""
+    if within is None:
+        return None
+    if not isinstance(within, str):
+        return arguments.seconds("within", within)
+    time = quantity_in(within, Dimension.TIME)
+    if time is None:
+        raise ValueError(f"within must be a time, as in '1s', not {within!r}")
+    return arguments.seconds("within", float(time / PICOSECONDS))
+
+
+def _bytes_of(memory: str | int) -> int:
+    size = quantity_in(memory, Dimension.BYTES) if isinstance(memory, str) else memory
+    if size is None:
+        raise ValueError(f"memory must be a size, as in '1GiB', not {memory!r}")
+    return arguments.at_least(0)("memory", int(size))
+
+
+class Planner:
+    """Answers requests for schedules on a network, from any number of threads (docs/planner.md).
+
+    network: a Network, or its text. memory: bytes of the plans that are kept. cache: a folder with the plans of all
+    processes; None: plans are kept in memory only. Raises SourceError for a wrong network.
+    """
+
+    def __init__(
+        self, network: Network, *, memory: str | int = MEMORY, cache: str | PathLike[str] | None = None
+    ) -> None:
+        if not isinstance(network, Network):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise arguments.wrong_type("network", "a Network", network)
+        folder: Path | None = None if cache is None else arguments.path("cache", cache)
+        self.service = PlanningService.of(f"{imports_text()}\n{network}", _bytes_of(memory), folder)
+
+    def plan(
+        self,
+        collective: str,
+        *,
+        npus: Sequence[int] | None = None,
+        dead: str | Sequence[str] = (),
+        runtime: str | None = None,
+        within: str | float | None = None,
+        beside: Sequence[Mapping[str, Any]] = (),
+        link_model: str | None = None,
+        **options: object,
+    ) -> Answer:
+        """A checked schedule of a collective, and its files if there is a runtime.
+
+        collective: a name of the standard library. npus: numbers of the members by rank, None for all. dead: names of
+        parts that are dead, as "nic[3, 5]". runtime: "msccl", "mscclpp" or "run". within: a deadline, as "1s", after
+        which the best schedule found so far is the answer and the search goes on behind; without one the answer depends
+        on the request alone. beside: what runs at once, mappings with the keys collective, npus and options. options:
+        arguments of the collective, as size and chunks (default: "auto").
+
+        Raises UsageError or SourceError for a wrong request, NoSchedule if there is none or none in time.
+        """
+        own = {"collective": collective, "npus": npus, "dead": dead, "runtime": runtime, "beside": beside}
+        return self.service.answer(request_of({**own, "link_model": link_model, **options}), seconds_of(within))
+
+    def close(self) -> None:
+        """End the threads of the planner, after the search that runs behind."""
+        self.service.close()
+
+    def __enter__(self) -> Planner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,225 @@
+"""Requests to the planner, and their canonical form: the request of its class that is planned in place of it.
+
+The canonical form depends on the request and the network alone. So does its plan, and so does the answer, which is that
+plan with other names of the devices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collc.application.fallbacks.fallback_index import flat_name
+from collc.base.diagnostics import Diagnostic, SourceError, UsageError
+from collc.base.wording import plural
+from collc.graph.automorphisms import Automorphisms, mix_bits
+from collc.graph.canonical_sets import CanonicalPositions, Colours
+from collc.graph.symmetries import find_symmetries
+from collc.ten.arrays import Int32Array
+from collc.ten.parts import Part
+from collc.ten.standard_collectives import shapes
+from collc.verification.renaming_check import is_automorphism
+from collc.version import __version__
+
+if TYPE_CHECKING:
+    from collc.ten.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRun:
+    """One collective over one group.
+
+    collective: its name in the standard library. npus: numbers of the members by rank, None for all NPUs of the
+    network. options: its other arguments as text of `.coll`, as (("chunks", "auto"), ("size", "1GiB")), by name.
+    """
+
+    collective: str
+    npus: tuple[int, ...] | None
+    options: tuple[tuple[str, str], ...]
+
+    @property
+    def root(self) -> int:
+        """The rank of its root, -1 if it has none."""
+        shape = shapes()[self.collective]
+        return int(dict(self.options).get("root", "0")) if shape.by_rule and shape.has_root else -1
+
+    def line(self, npus: Sequence[int] | None, root: int) -> str:
+        """The statement of the run over other NPUs. npus: None for all."""
+        group = "net.npus" if npus is None else f"[{', '.join(f'net[{npu}]' for npu in npus)}]"
+        options = {**dict(self.options), **({"root": str(root)} if root >= 0 else {})}
+        return f"    run {self.collective}({group}, {', '.join(f'{key}: {value}' for key, value in options.items())})"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What the planner is asked for: collectives that run at once, and what is dead.
+
+    runs: the first is the one that is asked for, the others run beside it. dead: names of parts. runtime: the kind of
+    files, "" for none. link_model: "store" or "pipelined".
+    """
+
+    runs: tuple[GroupRun, ...]
+    dead: tuple[str, ...] = ()
+    runtime: str = ""
+    link_model: str = "pipelined"
+
+
+@dataclass(frozen=True, eq=False)
+class Renaming:
+    """A symmetry of the network that takes a request to its canonical form.
+
+    devices: int32[devices], the canonical device of each device, None if each is its own. runs: the canonical members
+    of each run, None for all NPUs, and the rank of its root, -1 for none. parts: what is dead there, None for nothing.
+    ranks: of each run, for each rank of the request the rank in the plan, None if it is dead.
+    """
+
+    devices: Int32Array | None
+    runs: tuple[tuple[tuple[int, ...] | None, int], ...]
+    parts: Part | None
+    ranks: tuple[tuple[int | None, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalRequest:
+    """The canonical form of a request. key: a hash of all that its plan depends on. text: its program, with one
+    schedule, `plan`.
+    """
+
+    key: str
+    text: str
+    runtime: str
+    renaming: Renaming
+
+
+@dataclass(eq=False)
+class RequestClasses:
+    """Finds the canonical forms of requests on one network, for any number of threads.
+
+    head: the text of its program, which declares it as `net`. find_parts: finds parts by name. memory: bytes of the
+    renamings that are kept.
+    """
+
+    head: str
+    network: Network
+    find_parts: Callable[[str], list[Part]]
+    memory: int
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        symmetries = find_symmetries(self.network, lambda _npus: True)
+        self._positions = CanonicalPositions(symmetries) if symmetries.all else None
+        self._automorphisms = Automorphisms(self.network)
+        most = max(1, self.memory // (self.network.device_count * np.int32().nbytes))
+        self._renaming = lru_cache(most)(self._find_renaming)
+        self._parts = lru_cache(most)(self._find_parts)
+
+    def canonical(self, request: PlanRequest) -> CanonicalRequest:
+        """The canonical form. Raises SourceError or UsageError for what is no NPU, part or collective."""
+        groups = tuple((run.npus, run.root, shapes()[run.collective].by_rule) for run in request.runs)
+        renaming = self._renaming(groups, tuple(sorted({*request.dead})))
+        lines = [run.line(*moved) for run, moved in zip(request.runs, renaming.runs, strict=True)]
+        options = f'    synthesize auto(link_model: "{request.link_model}")'
+        failures = [] if renaming.parts is None else ["    failures any npu"]  # so that parts can be taken away
+        text = "\n".join([self.head, "schedule plan on net {", *lines, options, *failures, "}", ""])
+        dead = None if renaming.parts is None else (renaming.parts.devices, renaming.parts.links)
+        content = repr((__version__, text, request.runtime, dead))
+        return CanonicalRequest(hashlib.sha256(content.encode()).hexdigest(), text, request.runtime, renaming)
+
+    def _find_parts(self, name: str) -> tuple[Part, ...]:
+        with self._lock:  # evaluation of expressions is for one thread
+            try:
+                return tuple(self.find_parts(name))
+            except SourceError:
+                flat = flat_name(name)
+                if flat == name:
+                    raise
+                return tuple(self.find_parts(flat))
+
+    def _find_renaming(
+        self, groups: tuple[tuple[tuple[int, ...] | None, int, bool], ...], dead: tuple[str, ...]
+    ) -> Renaming:
+        """The renaming for some runs, each with its members, its root and whether the order of its members is free."""
+        parts = [part for name in dead for part in self._parts(name)]
+        members = [self._check_group(npus, root) for npus, root, _ in groups]
+        devices: Int32Array | None = None
+        if self._positions is not None and (parts or any(npus is not None or root >= 0 for npus, root, _ in groups)):
+            colours = np.zeros(self.network.npu_count, np.uint64)
+            for number, (own, (_, root, by_rule)) in enumerate(zip(members, groups, strict=True)):
+                role = np.zeros(len(own), np.int64) if by_rule else np.arange(len(own))
+                if root >= 0:
+                    role[root] += 1
+                np.add.at(colours, own, mix_bits(mix_bits((role + 1).astype(np.uint64)) + np.uint64(number)))
+            colours += self._marks_of(parts)
+            marked = np.flatnonzero(colours).astype(np.int32)
+            devices = self._extend(self._positions.find(marked, colours[marked]))
+        moved = np.arange(self.network.device_count, dtype=np.int32) if devices is None else devices
+        canonical_part = _move_parts(parts, moved)
+        lost = {device for part in parts for device in part.devices}
+        runs: list[tuple[tuple[int, ...] | None, int]] = []
+        ranks: list[tuple[int | None, ...]] = []
+        for own, (npus, root, by_rule) in zip(members, groups, strict=True):
+            images: list[int] = moved[own].tolist()
+            order = sorted(images) if by_rule else images
+            place = {npu: rank for rank, npu in enumerate(order)}
+            runs.append((None if npus is None else tuple(order), place[images[root]] if root >= 0 else -1))
+            left = {npu for npu, old in zip(images, own.tolist(), strict=True) if old not in lost}
+            new = {npu: rank for rank, npu in enumerate(filter(left.__contains__, order))}
+            ranks.append(tuple(new.get(npu) for npu in images))
+        return Renaming(devices, tuple(runs), canonical_part, tuple(ranks))
+
+    def _check_group(self, npus: tuple[int, ...] | None, root: int) -> Int32Array:
+        """The members of a group. Raises UsageError U0163 for what is none."""
+        members = self.network.npus if npus is None else np.array(npus, np.int64)
+        if npus is not None:
+            wrong = [npu for npu in npus if not 0 <= npu < self.network.npu_count]
+            if wrong or len({*npus}) < len(npus) or len(npus) < 2:
+                what = f"NPU {wrong[0]} does not exist" if wrong else "a group has two or more different members"
+                hint = f"there are {plural(self.network.npu_count, 'NPU')}"
+                raise UsageError(Diagnostic("U0163", f"npus: {what}", hint=hint))
+        if root >= len(members):
+            raise UsageError(Diagnostic("U0163", f"root: the group has no rank {root}"))
+        return members.astype(np.int32)
+
+    def _marks_of(self, parts: Sequence[Part]) -> Colours:
+        """uint64[NPUs]: marks of the NPUs nearest to devices that are dead, and to the ends of dead links."""
+        marks = np.zeros(self.network.npu_count, np.uint64)
+        for part in parts:
+            ends = [(device, 1) for device in part.devices]
+            ends += [(device, 2 + side) for pair in part.links for side, device in enumerate(pair)]
+            for device, kind in ends:
+                near = self._nearest_npus(device)
+                value = np.array([kind + 4 * (device >= self.network.npu_count)], np.uint64)
+                np.add.at(marks, near, mix_bits(mix_bits(value) + np.uint64(len(near))))
+        return marks
+
+    def _nearest_npus(self, device: int) -> Int32Array:
+        """The NPUs from which fewest links lead to a device."""
+        source, target, n = self.network.source, self.network.target, self.network.npu_count
+        reached = np.array([device], np.int32)
+        while not (reached < n).any():
+            before, reached = reached, np.union1d(reached, source[np.isin(target, reached)])
+            if len(reached) == len(before):
+                break
+        return reached[reached < n].astype(np.int32)
+
+    def _extend(self, npus: Int32Array) -> Int32Array | None:
+        """int32[devices]: where all devices go if the NPUs go to `npus`; None if none moves, or that is no symmetry."""
+        extended = self._automorphisms.extend(npus)
+        if extended is None or not is_automorphism(self.network, extended[0]):
+            return None
+        return None if np.array_equal(extended[0], np.arange(len(extended[0]))) else extended[0]
+
+
+def _move_parts(parts: Sequence[Part], devices: Int32Array) -> Part | None:
+    """All parts as one, after their devices have moved; None if there are none."""
+    if not parts:
+        return None
+    dead = sorted({int(devices[device]) for part in parts for device in part.devices})
+    links = sorted({(int(devices[a]), int(devices[b])) for part in parts for a, b in part.links})
+    return Part("dead", tuple(dead), tuple(links))

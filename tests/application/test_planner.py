@@ -1,0 +1,241 @@
+"""The planner: answers depend on the request alone, and are right after any renaming."""
+
+from __future__ import annotations
+
+import doctest
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import collc
+from collc.application.planner.answers import Answer
+from collc.application.planner.plan_store import PlanStore, bytes_of, decode_plan
+from collc.application.planner.values import request_of
+from collc.base.diagnostics import NoSchedule, SourceError, UsageError
+from collc.graph.automorphisms import link_keys
+from collc.ten.parts import devices_and_links
+from collc.ten.transform import remove_parts
+from collc.verification import verify_schedule
+
+TORUS = collc.Network.torus(3, 3, bandwidth="50GiB/s", latency="0.5us")
+SMALL = {"size": "72KiB", "chunks": 1}
+
+
+@pytest.fixture(scope="module")
+def planner() -> Iterator[collc.Planner]:
+    with collc.Planner(TORUS) as planner:
+        yield planner
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[collc.Planner]:
+    with collc.Planner(collc.Network.of("dgx_h100", 2)) as planner:
+        yield planner
+
+
+def check(planner: collc.Planner, answer: Answer, npus: list[int] | None, dead: str = "") -> None:
+    """The answer is a right schedule on the network without what is dead, for the members of the group."""
+    module, whole = answer.module, planner.service.classes.network
+    assert verify_schedule(module).ok
+    parts = planner.service.classes.find_parts(dead) if dead else []
+    devices, links = devices_and_links(whole, parts)
+    damaged = remove_parts(whole, devices.tolist(), links)
+    if not module.network.unwound:
+        own, wanted = (np.sort(link_keys(each, each.source, each.target)) for each in (module.network, damaged))
+        assert np.array_equal(own, wanted)
+    everyone = npus or range(whole.npu_count)
+    members = [npu for npu in everyone if npu not in devices]
+    ranks = answer.ranks[0]
+    group = module.demand.runs[0].group.tolist()
+    assert sorted(group) == sorted(members)
+    for npu, rank in zip(everyone, ranks, strict=True):
+        assert rank is None if npu in devices else group[rank] == npu
+
+
+@pytest.mark.parametrize(
+    ("first", "other"), [("npu[0, 0]", "npu[2, 1]"), ("npu[0, 0] -> npu[1, 0]", "npu[1, 2] -> npu[1, 1]")]
+)
+def test_a_failure_is_renamed_to_another_one_of_its_class(planner: collc.Planner, first: str, other: str) -> None:
+    planned = planner.plan("all_gather", **SMALL, dead=first)
+    renamed = planner.plan("all_gather", **SMALL, dead=[other])
+    assert (renamed.origin, renamed.key, renamed.time_ps) == ("renamed", planned.key, planned.time_ps)
+    check(planner, planned, None, first)
+    check(planner, renamed, None, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dead", ["nic[1, 5]", "node[1].nic[7]", "gpu[1, 3]", "gpu[1, 0] <-> leaf[0]", "leaf[4]"])
+def test_parts_of_clusters_are_renamed(cluster: collc.Planner, dead: str) -> None:
+    first = cluster.plan("all_gather", **SMALL, dead=dead)
+    check(cluster, first, None, dead.replace("node[1].nic[7]", "nic[1, 7]"))
+    again = cluster.plan("all_gather", **SMALL, dead=dead)
+    assert again.origin in ("cache", "renamed")
+    assert again.time_ps == first.time_ps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dead", ["gpu[1, 2]", "nic[0, 6]"])
+def test_large_schedules_of_clusters_are_renamed(cluster: collc.Planner, dead: str) -> None:
+    check(cluster, cluster.plan("all_gather", size="512MiB", chunks=2, dead=dead), None, dead)
+
+
+def test_groups_of_a_kind_have_one_plan(planner: collc.Planner) -> None:
+    groups = [[0, 1, 2], [6, 7, 8], [7, 1, 4]]
+    answers = [planner.plan("all_reduce", npus=group, **SMALL) for group in groups]
+    assert len({answer.key for answer in answers}) == 1
+    assert [answer.origin for answer in answers[1:]] == ["renamed", "renamed"]
+    for group, answer in zip(groups, answers, strict=True):
+        check(planner, answer, group)
+    assert answers[2].ranks[0] != answers[1].ranks[0]
+
+
+def test_roots_are_renamed(planner: collc.Planner) -> None:
+    npus = [4, 8, 3, 5]
+    answers = [planner.plan("broadcast", npus=npus, root=root, **SMALL) for root in (0, 2)]
+    assert answers[0].key == answers[1].key
+    for root, answer in zip((0, 2), answers, strict=True):
+        check(planner, answer, npus)
+        run = answer.module.demand.runs[0]
+        assert run.standard is not None
+        assert run.group[run.standard.root] == npus[root]
+        assert answer.ranks[0][root] == run.standard.root
+    sent = planner.plan("send_recv", npus=[7, 2], size="1MiB")
+    moved = sent.module.transfers()
+    assert (moved.source[0], moved.target[-1]) == (7, 2)
+
+
+@pytest.mark.slow
+def test_answers_depend_on_the_request_alone() -> None:
+    requests = [
+        ("all_gather", {"npus": [0, 1, 3, 4]}),
+        ("all_gather", {"npus": [8, 5, 4, 7]}),
+        ("all_gather", {"npus": [3, 4, 8]}),
+        ("all_reduce", {"dead": ["npu[1, 0]", "npu[0, 2]"], "npus": [0, 4, 8]}),
+    ]
+    seen = []
+    for seed in range(2):
+        order = random.Random(seed).sample(range(4), 4)
+        with collc.Planner(TORUS) as planner, ThreadPoolExecutor(4) as threads:
+            ask = [threads.submit(planner.plan, requests[k][0], **requests[k][1], **SMALL) for k in order]
+            answers = {k: future.result() for k, future in zip(order, ask, strict=True)}
+            seen.append([(answers[k].key, answers[k].module.transfers().tobytes()) for k in range(4)])
+    assert seen[0] == seen[1]
+
+
+def test_files_are_those_of_the_plan_and_their_ranks_are_given(planner: collc.Planner, tmp_path: Path) -> None:
+    npus = [8, 5, 7, 4]
+    answer = planner.plan("all_gather", npus=npus, runtime="msccl", **SMALL)
+    ((name, data),) = answer.files.items()
+    (tmp_path / name).write_bytes(data)
+    assert collc.verify(tmp_path / name, collective="all_gather").ok
+    assert collc.run(tmp_path / name, runs=1).ok
+    assert sorted(rank for rank in answer.ranks[0] if rank is not None) == [0, 1, 2, 3]
+
+
+def test_plans_on_disk_are_shared_and_damaged_ones_are_made_again(tmp_path: Path) -> None:
+    ring = collc.Network.of("ring", 4, bandwidth="50GiB/s", latency="0.5us")
+    ask = {"size": "4MiB", "chunks": 1, "runtime": "msccl"}
+    with collc.Planner(ring, cache=tmp_path) as planner:
+        first = planner.plan("all_gather", **ask)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert file.name == first.key
+    whole = file.read_bytes()
+    with collc.Planner(ring, cache=tmp_path) as planner:
+        second = planner.plan("all_gather", **ask)
+        assert (second.origin, second.files, second.facts) == ("cache", first.files, first.facts)
+        assert second.module.transfers().tobytes() == first.module.transfers().tobytes()
+    for damage in (whole[:-1], b"", whole[:200] + b"\0" + whole[201:]):
+        assert decode_plan(first.key, damage) is None
+        file.write_bytes(damage)
+        with collc.Planner(ring, cache=tmp_path) as planner:
+            assert planner.plan("all_gather", **ask).origin == "new"
+        assert file.read_bytes() == whole
+    assert decode_plan("0" * 64, whole) is None
+
+
+def test_memory_is_bounded(planner: collc.Planner) -> None:
+    plans = [planner.plan("all_gather", npus=group, **SMALL).plan for group in ([0, 1], [0, 4], [0, 1, 2])]
+    size = max(map(bytes_of, plans))
+    store = PlanStore(2 * size, None)
+    for plan in plans:
+        store.add(plan)
+    assert store.held <= 2 * size
+    assert store.find(plans[0].key) is None
+    assert store.find(plans[2].key) is plans[2]
+    assert bytes_of(plans[0]) > bytes_of(plans[0].facts) > 0
+
+
+@pytest.mark.slow
+def test_the_sessions_give_what_the_page_says() -> None:
+    page = Path(__file__).parents[2] / "docs" / "planner.md"
+    outcome = doctest.testfile(str(page), module_relative=False)
+    assert (outcome.failed, outcome.attempted >= 9) == (0, True)
+
+
+@pytest.mark.slow
+def test_a_deadline_gives_the_best_so_far_and_goes_on_behind() -> None:
+    ring = collc.Network.of("ring", 4, bandwidth="50GiB/s", latency="0.5us")
+    planner = collc.Planner(ring)
+    first = planner.plan("all_reduce", size="4MiB", within="60s")
+    assert (first.final, verify_schedule(first.module).ok) == (False, True)
+    with pytest.raises(NoSchedule, match="goes on behind"):
+        planner.plan("all_reduce", size="8MiB", within=1e-9)
+    planner.service.wait()
+    for size in ("4MiB", "8MiB"):
+        answer = planner.service.look_up(request_of({"collective": "all_reduce", "size": size}))
+        assert answer is not None
+        assert (answer.final, answer.origin) == (True, "cache")
+
+
+def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner) -> None:
+    beside = [{"collective": "all_gather", "npus": [1, 4], "size": "2MiB", "chunks": 1}]
+    answer = planner.plan("all_gather", npus=[0, 3], size="2MiB", chunks=1, beside=beside)
+    assert verify_schedule(answer.module).ok
+    assert len(answer.facts.run_times_ps) == 2
+    shares = answer.link_shares()
+    assert shares.shape == (2, answer.module.network.link_count)
+    assert 0 < shares.sum(axis=0).max() <= 1
+    moved = planner.plan("all_gather", npus=[8, 5], size="2MiB", chunks=1, beside=[{**beside[0], "npus": [7, 4]}])
+    assert moved.key == answer.key
+    assert verify_schedule(moved.module).ok
+    assert [sorted(run.group.tolist()) for run in moved.module.demand.runs] == [[5, 8], [4, 7]]
+
+
+@pytest.mark.parametrize(
+    ("collective", "options", "expected"),
+    [
+        ("all_gathr", {"size": "1MiB"}, "there is no 'all_gathr'"),
+        ("all_gather", {}, "needs 'size'"),
+        ("all_gather", {"size": "1 apple"}, "a size"),
+        ("all_gather", {"size": True}, "a size"),
+        ("all_gather", {"size": "1MiB", "chunks": "x); import"}, "a whole number"),
+        ("all_reduce", {"size": "1MiB", "op": 'sum")'}, "a word"),
+        ("all_gather", {"size": "1MiB", "npus": [0, 99]}, "NPU 99 does not exist"),
+        ("all_gather", {"size": "1MiB", "npus": [1, 1]}, "different members"),
+        ("all_gather", {"size": "1MiB", "npus": "01"}, "a list of numbers"),
+        ("all_gather", {"size": "1MiB", "dead": ["a\nb"]}, "the name of a part"),
+        ("all_gather", {"size": "1MiB", "dead": "npu[9, 9]"}, "no parts with these indices"),
+        ("all_gather", {"size": "1MiB", "runtime": "exe"}, "runtime"),
+        ("all_gather", {"size": "1MiB", "color": 1}, "has no 'color'"),
+        ("broadcast", {"size": "1MiB", "npus": [0, 1], "root": 2}, "no rank 2"),
+        ("all_gather", {"size": "1MiB", "link_model": "magic"}, "link_model"),
+        ("all_gather", {"size": "1MiB", "beside": [1]}, "a list of runs"),
+    ],
+)
+def test_wrong_requests_have_a_message(
+    planner: collc.Planner, collective: str, options: dict[str, object], expected: str
+) -> None:
+    with pytest.raises((UsageError, SourceError)) as caught:
+        planner.plan(collective, **options)
+    assert expected in str(caught.value)
+
+
+def test_the_first_of_the_arguments_of_a_planner_are_checked() -> None:
+    with pytest.raises(TypeError, match="must be a Network"):
+        collc.Planner("dgx_h100(2)")
+    with pytest.raises(ValueError, match="memory must be a size"):
+        collc.Planner(TORUS, memory="lots")
