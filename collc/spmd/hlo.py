@@ -35,24 +35,24 @@ def check_permutes(text: str, plan: Plan) -> int:
         for depth, level in enumerate(levels, 1)
         for permutation in level
     )
-    found = sorted(_permutes(text))
-    if len(found) != len(wanted):
-        raise ValueError(f"the HLO has {len(found)} collective-permutes, the schedule {len(wanted)} permutations")
-    row = sum(own.size for own in found) / max(1, sum(own.size for own in wanted))
-    for own, other in zip(found, wanted, strict=True):
+    moves = sorted(_permutes(text))
+    if len(moves) != len(wanted):
+        raise ValueError(f"the HLO has {len(moves)} collective-permutes, the schedule {len(wanted)} permutations")
+    row = sum(own.size for own in moves) / max(1, sum(own.size for own in wanted))
+    for own, other in zip(moves, wanted, strict=True):
         if own.pairs != other.pairs:
             raise ValueError(f"a collective-permute of the HLO differs from the schedule: {own.pairs}, {other.pairs}")
         if own.size != other.size * row:
             raise ValueError(f"{own.size} elements move by {own.pairs}, not {other.size} rows of {row:g}")
         if own.depth > other.depth:
             raise ValueError(f"{own.depth - 1} permutations come before {own.pairs}, of round {other.depth}")
-    return len(found)
+    return len(moves)
 
 
 def _permutes(text: str) -> list[_Permute]:
     """The permutations of the HLO, in which instructions come after their operands."""
     depth: dict[str, int] = {}
-    found: list[_Permute] = []
+    moves: list[_Permute] = []
     for line in text.splitlines():
         instruction = _INSTRUCTION.match(line)
         if instruction is None:
@@ -63,5 +63,5 @@ def _permutes(text: str) -> list[_Permute]:
         if permute is not None:
             depth[name] += 1
             pairs = sorted((int(a), int(b)) for a, b in _PAIR.findall(permute[2]))
-            found.append(_Permute(tuple(pairs), prod(int(d) for d in permute[1].split(",") if d), depth[name]))
-    return found
+            moves.append(_Permute(tuple(pairs), prod(int(d) for d in permute[1].split(",") if d), depth[name]))
+    return moves

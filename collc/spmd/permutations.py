@@ -133,7 +133,7 @@ class _Memory:
         messages = [(-m.length, m.number, rank, m) for rank, part in enumerate(rounds) for m in part.sends]
         messages.sort()
         colours = colour_edges([(rank, m.peer) for *_, rank, m in messages])
-        found: list[Permutation] = []
+        classes: list[Permutation] = []
         for colour in range(max(colours, default=-1) + 1):
             first, second, lengths = ([0] * len(rounds) for _ in range(3))
             pairs: list[tuple[int, int]] = []
@@ -142,8 +142,8 @@ class _Memory:
                     pairs.append((rank, message.peer))
                     first[rank] = self.row(rank, message.first)
                     second[message.peer], lengths[message.peer] = into[message.number], message.length
-            found.append(Permutation(tuple(sorted(pairs)), tuple(first), tuple(second), tuple(lengths)))
-        return found
+            classes.append(Permutation(tuple(sorted(pairs)), tuple(first), tuple(second), tuple(lengths)))
+        return classes
 
     def work(self, works: Sequence[Work]) -> LocalWork:
         """A piece of work of each rank."""

@@ -22,8 +22,8 @@ def order_of(program: RunProgram, devices: Sequence[Any]) -> list[Any]:
         return list(devices)
     places = _grid([(*reversed(device.coords), getattr(device, "core_on_chip", 0)) for device in devices])
     wanted = _grid([tuple(int(index) for index in re.findall(r"\d+", name)) for name in program.npus])
-    at = dict(zip(places, devices, strict=True))
-    if len(at) < len(devices) or at.keys() != set(wanted):
+    device_at = dict(zip(places, devices, strict=True))
+    if len(device_at) < len(devices) or device_at.keys() != set(wanted):
         own, other = (" x ".join(str(max(axis) + 1) for axis in zip(*grid, strict=True)) for grid in (places, wanted))
         raise ValueError(f"the TPUs are a grid of {own}, the NPUs of {program.name} one of {other}")
     size = [max(axis) + 1 for axis in zip(*wanted, strict=True)]
@@ -34,10 +34,10 @@ def order_of(program: RunProgram, devices: Sequence[Any]) -> list[Any]:
         if sum(hops) > 1:
             pair = f"{program.npus[sender]} -> {program.npus[receiver]}"
             raise ValueError(f"{program.name} sends over {pair}, which are no neighbours in the torus of the TPUs")
-    return [at[place] for place in wanted]
+    return [device_at[place] for place in wanted]
 
 
 def _grid(places: list[Place]) -> list[Place]:
     """Places without dimensions in which they do not differ, counted from 0, as far as all have these dimensions."""
     axes = [axis for axis in zip(*places, strict=False) if min(axis) < max(axis)]
-    return list(zip(*([at - min(axis) for at in axis] for axis in axes), strict=True)) or [()] * len(places)
+    return list(zip(*([index - min(axis) for index in axis] for axis in axes), strict=True)) or [()] * len(places)
