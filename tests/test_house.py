@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "runtime", "simulation", "ten"} | BELOW,
+    "lab": {"lab", "emit", "msccl", "runtime", "simulation", "ten"} | BELOW,
     "pictures": {"pictures", "simulation", "graph", "ten"} | BELOW,
 }
 """Folder of the package -> the folders that its files may import. The folders of `ABOVE` may import all others."""
