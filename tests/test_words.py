@@ -439,6 +439,7 @@ MOST: dict[str, dict[str, int]] = {
         "collc/emit": 6,
         "collc/graph": 4,
         "collc/kernels": 9,
+        "collc/lab": 3,
         "collc/machines": 3,
         "collc/msccl": 13,
         "collc/parallel": 2,
