@@ -30,6 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"runtime"},
     "torch": {"torch", "runtime"},
     "mpi": {"mpi", "runtime"},
+    "spmd": {"spmd", "runtime", "graph"},
+    "jax": {"jax", "spmd", "runtime"},
     "msccl": {"msccl", "runtime", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "emit", "passes", "graph", "ten"} | BELOW,
