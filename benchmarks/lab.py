@@ -1,7 +1,8 @@
 """`python -m benchmarks lab [WORD] [-o DIR]`: 30 schedules on 10 networks in the lab, measured against their plans.
 
 As root on Linux, with iproute2. Prints the table of docs/measured.md; -o writes the page of each schedule. Links carry
-200 Mb/s together, which a busy machine with two cores still does.
+200 Mb/s together, which a busy machine with two cores still does. If the runs of a schedule differ by over 5 %, it is
+measured again, up to twice, and the steadiest measurement counts.
 """
 
 from __future__ import annotations
@@ -61,6 +62,21 @@ def measure(name: str, collective: str, page: Path | None) -> LabReport:
         )
 
 
+def measure_steadily(name: str, collective: str, page: Path | None) -> LabReport:
+    """The steadiest of up to three measurements: other work on the machine makes some runs longer than others."""
+    steadiest = measure(name, collective, page)
+    for _ in range(2):
+        if unsteadiness(steadiest) > 0.05:
+            steadiest = min(steadiest, measure(name, collective, page), key=unsteadiness)
+    return steadiest
+
+
+def unsteadiness(report: LabReport) -> float:
+    """How much longer the longest run took than the shortest, as a share."""
+    low, high = report.results[0].spread or (1.0, 1.0)
+    return high / low - 1
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the table. Returns 1 if results were wrong, or if times are not what the issue wants of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks lab", description=__doc__)
@@ -74,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, (_, _, collectives) in NETWORKS.items():
         for collective in collectives if options.word in name else ():
             page = options.output / f"{name.replace(' ', '_')}.{collective}.html" if options.output else None
-            report = measure(name, collective, page)
+            report = measure_steadily(name, collective, page)
             own = report.results[0]
             assert own.ratio is not None
             low, high = own.spread or (0.0, 0.0)

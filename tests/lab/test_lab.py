@@ -202,7 +202,7 @@ def test_all_npus_reach_one_another_by_one_address(monkeypatch):
 @pytest.mark.slow
 @needs_a_lab
 def test_gloo_beside_a_schedule(program, capsys):
-    """Where PyTorch is not installed, the row says so."""
+    """If PyTorch is not installed, the row says so."""
     assert (
         main(["lab", str(program), "--schedule", "gather", "--seconds", "0.2", "--runs", "1", "--gloo", "--json"]) == 0
     )
