@@ -22,8 +22,9 @@ from collc.runtime.rounds import Message, RankRounds, Round, rounds_of
 from collc.runtime.run_program import RunProgram
 
 Rows = NDArray[np.int32]
-"""int32[ranks, places]: a row of the memory of each rank. Rows from the end of the memory on are read from row 0, and
-not written; those of a rank differ."""
+"""int32[ranks, places]: a row of the memory of each rank. Rows beyond the memory stand for none: row 0 is read instead,
+and none is written. No two rows that a rank writes at a time are equal.
+"""
 
 
 class Permutation(NamedTuple):
@@ -34,7 +35,7 @@ class Permutation(NamedTuple):
 
 
 class LocalWork(NamedTuple):
-    """Rows of `target` become those of `first`, and reduced with those of `second` if `reduces`: bool[ranks, places].
+    """Rows of `target` become rows of `first`, reduced with rows of `second` if `reduces`: bool[ranks, places].
     All are read before one is written.
     """
 
