@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, UsageError
 
-_PORT: Final = 8765
 _ERRORS: Final[dict[int, type[CollcError]]] = {400: UsageError, 422: NoSchedule, 503: NoSchedule}
 
 
@@ -138,7 +137,7 @@ class Client:
         if known is None:
             url = urlsplit(self._address)
             if url.scheme == "http":
-                known = http.client.HTTPConnection(url.hostname or "", url.port or _PORT, timeout=self._timeout)
+                known = http.client.HTTPConnection(url.hostname or "", url.port, timeout=self._timeout)
             elif url.scheme == "":
                 known = _UnixConnection(self._address, self._timeout)
             else:

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -83,9 +82,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     ready(server)
     yield server
     server.process.terminate()
-    assert server.process.wait(30) in (0, -signal.SIGTERM)
+    assert server.process.wait(30) == 0
     assert server.process.stderr is not None
-    assert "Traceback" not in server.process.stderr.read()
+    assert server.process.stderr.read() == ""
 
 
 @pytest.fixture
@@ -197,9 +196,7 @@ def ask_for_much(client: collc.Client) -> None:
 
 def is_running(process: str) -> bool:
     try:
-        return "serve" in Path(f"/proc/{process}/status").read_text() or "python" in str(
-            Path(f"/proc/{process}/exe").readlink()
-        )
+        return "python" in str(Path(f"/proc/{process}/exe").readlink())
     except OSError:
         return False
 

@@ -117,10 +117,10 @@ class Processes:
 
 def _new_pool() -> ProcessPoolExecutor:
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, context, initializer=_give_way)
+    return ProcessPoolExecutor(1, context, initializer=_yield_to_parent)
 
 
-def _give_way() -> None:
+def _yield_to_parent() -> None:
     """Let other processes go first, leave Ctrl-C to the parent, and end when it ends, however busy this one is."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
@@ -160,7 +160,7 @@ class PlanningService:
         return PlanningService(classes, PlanStore(memory // 2, folder), workers or Threads())
 
     @property
-    def waiting(self) -> int:
+    def plans_waiting(self) -> int:
         """How many plans are being made, or wait for that."""
         return len(self._running)
 

@@ -29,7 +29,7 @@ _OF_FACT: dict[str, Schema] = {
 
 
 def _run_keys() -> dict[str, Schema]:
-    """The keys of a run: those of all collectives."""
+    """The keys of a run of any collective."""
     keys: dict[str, Schema] = {
         "collective": {"enum": [*shapes()]},
         "npus": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "uniqueItems": True},

@@ -6,8 +6,11 @@ Answers whose plans are made come from the event loop at once; plans are made in
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import json
+import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -57,7 +60,7 @@ class _Metrics:
         name, text = "collc_answer_seconds", "time until the answer"
         self.seconds = Histogram(name, text, registry=self.registry, buckets=buckets)
         for name, text, value in (
-            ("collc_plans_waiting", "plans that are being made or wait", lambda: service.waiting),
+            ("collc_plans_waiting", "plans that are being made or wait", lambda: service.plans_waiting),
             ("collc_plans_in_memory", "plans in memory", lambda: len(service.store)),
             ("collc_plan_bytes", "bytes of the plans in memory", lambda: service.store.held),
         ):
@@ -77,10 +80,10 @@ class PlannerApp:
         self._schema = interface_schema()
         self.app = Starlette(
             routes=[
-                Route("/v1/plan", self._guarded(self._plan), methods=["POST"]),
-                Route("/v1/plans/{key}/files/{name}", self._guarded(self._file)),
-                Route("/v1/schema", self._guarded(self._show_schema)),
-                Route("/metrics", self._guarded(self._show_metrics)),
+                Route("/v1/plan", self._guard_route(self._plan), methods=["POST"]),
+                Route("/v1/plans/{key}/files/{name}", self._guard_route(self._file)),
+                Route("/v1/schema", self._guard_route(self._show_schema)),
+                Route("/metrics", self._guard_route(self._show_metrics)),
                 Route("/healthz", self._show_health),
             ],
             lifespan=self._close_service,
@@ -91,7 +94,7 @@ class PlannerApp:
         yield
         self._service.close()
 
-    def _guarded(self, route: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def _guard_route(self, route: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """The route for those who have the token, with errors as JSON."""
 
         async def guarded(request: Request) -> Response:
@@ -147,7 +150,7 @@ class PlannerApp:
         within = seconds_of(values.pop("within", None))
         answer = self._service.look_up(request_of(values))
         if not isinstance(answer, Answer):
-            if self._service.waiting >= self._limits.queue:
+            if self._service.plans_waiting >= self._limits.queue:
                 return self._refuse(503, f"{self._limits.queue} plans wait already: ask again later")
             limit = min(within or self._limits.seconds, self._limits.seconds)
             making = self._service.start_limited(answer, limit) if within else self._service.start(answer)
@@ -186,10 +189,13 @@ def serve(
         host=host,
         port=port,
         uds=None if socket is None else str(socket),
-        log_level="warning",
+        log_level="error",
         access_log=False,
         timeout_keep_alive=60,
         timeout_graceful_shutdown=max(1, int(seconds)),
     )
+    gc.collect()
+    gc.freeze()  # what was loaded stays, so that collections during requests need not look at it
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))  # uvicorn raises it again when all is done
     announce(str(socket) if socket is not None else f"http://{host}:{port}")
     uvicorn.Server(config).run()
