@@ -1,4 +1,4 @@
-"""The pages of the site that are made from the code: commands, messages, std, the Python API, programs."""
+"""The pages of the site that are made from the code: commands, messages, formats, std, the Python API."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import argparse
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import collc
-from collc.base.resources import standard_library, starters
+from collc.application.file_kinds import FILE_KINDS
+from collc.base.resources import standard_library
 from collc.codes import Code, catalogue
 from collc.command import cli
 from collc.command.options import COMMANDS, MEMORY_LIMIT, TIME_LIMIT, Command, CommandOption
-from collc.pictures.network_picture import network_picture
-from collc.source.elaboration.elaborate import load_program
+from collc.emit.kinds import EMIT_KINDS
+from collc.machines.kinds import import_kinds
 from collc.source.standard_library import std_entries
-
-ROOT = Path(__file__).parent.parent
 
 WIDTH = 88
 """Characters of a signature in one line."""
@@ -120,21 +118,42 @@ def _call(name: str, signature: inspect.Signature) -> str:
     return re.sub(r"\)(?= ->|$)", "\n)", parameters)
 
 
-def gallery() -> dict[str, str]:
-    """The files of the gallery: a page with the programs of `examples/` and `starters/`, and their networks as SVG."""
-    files: dict[str, str] = {}
-    parts = ["# Gallery", "Programs with their networks. `collc new` writes those named starter."]
-    for path in [*sorted((ROOT / "examples").glob("*.coll")), *starters().values()]:
-        folder = path.parent.name.removesuffix("s")
-        program = load_program(path)
-        parts.append(f"## {path.stem}{'' if folder == 'example' else f' ({folder})'}")
-        networks = {id(request.network): request for request in (*program.schedules, *program.designs)}
-        for number, request in enumerate(networks.values()):
-            name = f"{folder}-{path.stem}-{number}.svg"
-            files[name] = network_picture(request.network).file()
-            parts.append(f"![the network of {plain(request.name)}]({name})")
-        parts.append(fenced(path.read_text(encoding="utf-8"), "coll"))
-    return files | {"gallery.md": "\n\n".join(parts) + "\n"}
+def formats_page() -> str:
+    """What `emit` writes, with its options; which commands take which files; what `collc import` reads."""
+    written = ["| kind | what | file | read back and checked |", "|---|---|---|---|"]
+    options = ["| kind | option | meaning |", "|---|---|---|"]
+    for kind in EMIT_KINDS.values():
+        file = "a folder" if kind.output == "folder" else f"`NAME.{kind.suffix or kind.name}`"
+        file += ", one for each run" if kind.output == "files" else ""
+        written.append(f"| `{kind.name}` | {plain(kind.help)} | {file} | {', '.join(kind.checks)} |")
+        options += [f"| `{kind.name}` | `{name}` | {plain(each.meaning)} |" for name, each in kind.options.items()]
+    commands = ("verify", "simulate", "run", "inspect", "show")
+    read = [f"| file | {' | '.join(f'`{one}`' for one in commands)} |", "|---" * (len(commands) + 1) + "|"]
+    for file_kind in FILE_KINDS.values():
+        marks = " | ".join("yes" if getattr(file_kind, one) else "" for one in commands)
+        read.append(f"| {plain(file_kind.title)} | {marks} |")
+    imported = ["| kind | file | contains |", "|---|---|---|"]
+    imported += [f"| `{kind.name}` | {kind.file} | {kind.contains} |" for kind in import_kinds().values()]
+    return (
+        "\n\n".join(
+            [
+                "# Formats",
+                "## What `emit` writes",
+                "\n".join(written),
+                "The options of these statements:",
+                "\n".join(options),
+                "[ten.md](../ten.md) describes `.ten`, [msccl.md](../msccl.md) the files for MSCCL and MSCCL++, "
+                "[running.md](../running.md) run files, and [simulation.md](../simulation.md#writing-traces) traces.",
+                "## Which commands read what",
+                "\n".join(read),
+                "`compile` and `check` take programs. `collc verify` also names the files that it does not check.",
+                "## What `collc import` reads",
+                "\n".join(imported),
+                "[machines.md](../machines.md) has the options.",
+            ]
+        )
+        + "\n"
+    )
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -142,5 +161,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "messages": messages_page,
     "std": std_page,
     "python": python_page,
+    "formats": formats_page,
 }
 """Name of a page in the folder `reference` of the site -> what makes its text."""

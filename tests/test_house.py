@@ -30,12 +30,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"runtime"},
     "torch": {"torch", "runtime"},
     "mpi": {"mpi", "runtime"},
+    "spmd": {"spmd", "runtime", "graph"},
+    "jax": {"jax", "spmd", "runtime"},
     "msccl": {"msccl", "runtime", "simulation", "graph", "kernels", "ten"} | BELOW,
     "design": {"design", "ten"} | BELOW,
     "source": {"source", "emit", "passes", "graph", "ten"} | BELOW,
     "machines": {"machines", "source", "simulation", "graph", "ten"} | BELOW,
     "passes": {"passes", "synthesis", "verification", "ten"} | BELOW,
     "emit": {"emit", "chakra", "design", "msccl", "runtime", "simulation", "ten"} | BELOW,
+    "lab": {"lab", "emit", "msccl", "runtime", "simulation", "ten"} | BELOW,
     "pictures": {"pictures", "simulation", "graph", "ten"} | BELOW,
 }
 """Folder of the package -> the folders that its files may import. The folders of `ABOVE` may import all others."""

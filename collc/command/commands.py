@@ -226,6 +226,34 @@ def simulate_command(chosen: argparse.Namespace) -> Output:
 
 
 @command(
+    "lab",
+    "run a schedule over rate-limited links of this machine, and compare its time with the plan (Linux, root)",
+    shared.PROGRAM,
+    option("--rate RATE", "of all links together (default: 300Mb/s), at most what the machine carries", read.rate_of),
+    option("--seconds SECONDS", "how long the plan takes, which sets the size (default: 1)", read.seconds_of),
+    option("--runs N", "runs that are measured (default: 3), after one that is not", read.positive),
+    flag("--textbook", "also run textbook algorithms over these links"),
+    flag("--gloo", "also run torch.distributed over gloo, on the same links and with as many bytes"),
+    option("--fail LINK", "take a link away during the run, as in 'link npu[0] -> npu[1]'"),
+    option("--at SECONDS", "when, after the start (default: 0.5s)", read.seconds_of),
+    shared.OUTPUT.with_help("write a page with the links over time, planned and measured", metavar="FILE.html"),
+    shared.SCHEDULE,
+    shared.DEFINITIONS,
+    shared.JSON,
+    shared.QUIET.with_help("show no progress", dest="without_progress"),
+)
+def lab_command(chosen: argparse.Namespace) -> Output:
+    """`collc lab`: a schedule measured on an emulated network."""
+    from collc.application.lab.lab import LabSettings, run_lab
+
+    given = {name: value for name, value in vars(chosen).items() if value is not None}
+    with progress_bar(chosen.without_progress) as progress:
+        report = run_lab(chosen.file, settings_of(LabSettings, argparse.Namespace(**given)), progress)
+    exit = Exit.DONE if report.ok else Exit.CHECK_FAILED  # noqa: A001 (as in Output)
+    return Output(report.as_json, report.tables(), notes=report.notes(), exit=exit)
+
+
+@command(
     "compare",
     "simulate a schedule and textbook algorithms on the same network",
     shared.RUNTIME_FILE.with_help("a program or a .ten file"),

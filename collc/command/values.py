@@ -137,6 +137,12 @@ size_of: Final = reader("a size in whole bytes is expected, as in 64MiB", _bytes
 """Reads bytes, as in 64MiB."""
 
 
+rate_of: Final = reader(
+    "a rate is expected, as in 600Mb/s", lambda text: rate if (rate := quantity_in(text, Dimension.RATE)) else None
+)
+"""Reads bytes per second, as in 600Mb/s."""
+
+
 def size_range_of(text: str) -> tuple[int, int]:
     """The two ends of a range of sizes, as in 1KiB..4GiB."""
     low, dots, high = text.partition("..")

@@ -93,6 +93,25 @@ def change_files(ls: Server, params: lsp.DidChangeWatchedFilesParams) -> None:
     ls.check_soon(path_of(change.uri) for change in params.changes)
 
 
+@server.feature(
+    lsp.TEXT_DOCUMENT_DIAGNOSTIC, lsp.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=True)
+)
+async def diagnostics(ls: Server, params: lsp.DocumentDiagnosticParams) -> lsp.RelatedFullDocumentDiagnosticReport:
+    """The messages about a file."""
+    return lsp.RelatedFullDocumentDiagnosticReport(await ls.checked_diagnostics(path_of(params.text_document.uri)))
+
+
+@server.feature(lsp.WORKSPACE_DIAGNOSTIC)
+async def workspace_diagnostics(ls: Server, _params: lsp.WorkspaceDiagnosticParams) -> lsp.WorkspaceDiagnosticReport:
+    """The messages about all files of the workspace, also of those that are not open."""
+    ls.check_soon(path for path in ls.programs.files() if path not in ls.messages)
+    reports = [
+        lsp.WorkspaceFullDocumentDiagnosticReport(ls.uri(path), await ls.checked_diagnostics(path))
+        for path in ls.programs.files()
+    ]
+    return lsp.WorkspaceDiagnosticReport(reports)
+
+
 @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
 def document_symbols(ls: Server, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
     """The declarations of a file."""
@@ -136,12 +155,16 @@ def hover(ls: Server, params: lsp.HoverParams) -> lsp.Hover | None:
     use = ls.use_at(params.text_document, params.position)
     if use is None:
         return None
-    text = describe(ls.programs, path_of(params.text_document.uri), use.symbol, pictures=ls.pictures)
+    path = path_of(params.text_document.uri)
+    text = describe(ls.programs, path, use.symbol, pictures=ls.pictures)
+    if use.symbol.kind == "schedule":
+        text = "\n\n".join(filter(None, [text, *ls.results.get((path, use.symbol.name), ())]))
     return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text), range_of(use.span))
 
 
+@server.feature(lsp.TEXT_DOCUMENT_DECLARATION)
 @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
-def definition(ls: Server, params: lsp.DefinitionParams) -> list[lsp.Location]:
+def definition(ls: Server, params: lsp.DefinitionParams | lsp.DeclarationParams) -> list[lsp.Location]:
     """The declaration of a name; of an import, the file."""
     use = ls.use_at(params.text_document, params.position)
     path = path_of(params.text_document.uri)
@@ -348,7 +371,7 @@ def code_lenses(ls: Server, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
     for node in ls.programs.tree(path).statements:
         if isinstance(node, ScheduleDeclaration):
             name = node.name.name
-            said = ls.results.get((path, name), "")
+            said, _ = ls.results.get((path, name), ("", ""))
             title = f"compile: {said}" if said else "compile"
             command = lsp.Command(title, "collc.compile", arguments=[ls.uri(path), name])
             lenses.append(lsp.CodeLens(range_of(node.name.span), command))
@@ -366,22 +389,30 @@ async def compile_schedule(ls: Server, uri: str, name: str) -> str:
         process = ls.compiling = await asyncio.create_subprocess_exec(
             sys.executable, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
         )
-        ls.results[path, name] = "running"
+        ls.results[path, name] = "running", ""
         ls.refresh_lenses()
         output, _ = await process.communicate()
     ls.results[path, name] = _result(output, name)
     ls.refresh_lenses()
-    return ls.results[path, name]
+    return ls.results[path, name][0]
 
 
-def _result(output: bytes, name: str) -> str:
-    """What `collc compile --json` says of a schedule, which may have others for failures, in a few words."""
+def _result(output: bytes, name: str) -> tuple[str, str]:
+    """What `collc compile --json` says of a schedule, which may have others for failures, in a few words; and what
+    limits it, "" if that is not known.
+    """
     try:
         answer: dict[str, Any] = json.loads(output)
     except ValueError:
-        return "cancelled"
+        return "cancelled", ""
     schedule = next((each for each in answer["schedules"] if each["name"] == name), None)
     if schedule is None:
-        return "; ".join(message["message"] for message in answer["diagnostics"][:1])
+        return "; ".join(message["message"] for message in answer["diagnostics"][:1]), ""
     ideal = "" if schedule["of_ideal"] is None else f", {schedule['of_ideal']:.1%} of ideal"
-    return format_time(schedule["time_ps"]) + ideal
+    bounds = [("with these chunks", "bound"), ("with any chunks", "ideal")]
+    limits = [
+        f"Limit {what}: {format_time(schedule[f'{key}_ps'])}, {schedule[key]}."
+        for what, key in bounds
+        if schedule[f"{key}_ps"] is not None
+    ]
+    return format_time(schedule["time_ps"]) + ideal, " ".join(limits)

@@ -57,7 +57,8 @@ class Server(LanguageServer):
     programs: its files. uris: of the files that were opened. messages: of each program that was checked, by the files
     that they are in. changed: files whose users are to be checked. checking: the task that does it; what is typed
     meanwhile is checked together after it. pictures: whether the client shows pictures in descriptions. results: of
-    the schedules that were compiled, in words. compiling: the process that compiles, one at a time.
+    the schedules that were compiled, in a few words, and what limits them. compiling: the process that compiles, one at
+    a time.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class Server(LanguageServer):
         self.changed: set[Path] = set()
         self.checking: asyncio.Task[None] | None = None
         self.pictures = False
-        self.results: dict[tuple[Path, str], str] = {}
+        self.results: dict[tuple[Path, str], tuple[str, str]] = {}
         self.compiling: asyncio.subprocess.Process | None = None
         gc.disable()
         gc.freeze()  # the modules stay
@@ -138,6 +139,26 @@ class Server(LanguageServer):
         self.programs.enter(path, checked)
         self._publish(path, checked)
 
+    @property
+    def pulls(self) -> bool:
+        """Whether the client asks for messages: then none are sent to it, since it would show both."""
+        shown = self.client_capabilities.text_document
+        return shown is not None and shown.diagnostic is not None
+
+    async def checked_diagnostics(self, path: Path) -> list[lsp.Diagnostic]:
+        """The messages about a file, after all checks that are due; the file is checked if it never was."""
+        if path not in self.messages:
+            self.check_soon([path])
+        while self.checking is not None and not self.checking.done():
+            await asyncio.shield(self.checking)
+        return self._diagnostics(path)
+
+    def _diagnostics(self, path: Path) -> list[lsp.Diagnostic]:
+        """The messages about a file, from the checks of all programs that use it."""
+        all_of = [m for files in self.messages.values() for m in files.get(path, ())]
+        unique = {(m.code, m.message, m.span and (m.span.start, m.span.end)): m for m in all_of}
+        return [self._diagnostic(message, path) for message in unique.values()]
+
     def _publish(self, program: Path, checked: Checked) -> None:
         before = self.messages.get(program, {})
         by_file: dict[Path, list[Diagnostic]] = {}
@@ -145,11 +166,15 @@ class Server(LanguageServer):
             path = program if message.span is None else self.programs.path_of(message.span.file)
             by_file.setdefault(program if self.programs.is_library(path) else path, []).append(message)
         self.messages[program] = by_file
+        if self.pulls:
+            known = self.client_capabilities.workspace
+            refreshes = known is not None and known.diagnostics is not None and known.diagnostics.refresh_support
+            if refreshes and {*before, *by_file} - {program}:  # of other files, which the client need not ask about
+                self.workspace_diagnostic_refresh(None)
+            return
         for path in {program, *before, *by_file}:
-            all_of = [m for files in self.messages.values() for m in files.get(path, ())]
-            unique = {(m.code, m.message, m.span and (m.span.start, m.span.end)): m for m in all_of}
-            shown = [self._diagnostic(message, path) for message in unique.values()]
-            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(self.uri(path), shown))
+            shown = lsp.PublishDiagnosticsParams(self.uri(path), self._diagnostics(path))
+            self.text_document_publish_diagnostics(shown)
 
     def _diagnostic(self, message: Diagnostic, path: Path) -> lsp.Diagnostic:
         span = message.span

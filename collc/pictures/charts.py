@@ -72,8 +72,9 @@ def line_chart(
     references: Sequence[Reference] = (),
     height: float = 320,
     description: str = "",
+    most: int = MOST_MARKS,
 ) -> Picture:
-    """Lines over x, with a legend, markers with tooltips, and references as horizontal lines.
+    """Lines over x, with a legend, markers with tooltips, `most` of them, and references as horizontal lines.
 
     Raises ValueError if a value is not finite, or not positive on a logarithmic axis.
     """
@@ -85,7 +86,7 @@ def line_chart(
     rows = range_of(y, values, bottom, top)
     left = PAD + max((text_width(y.text(tick), 12) for tick in rows.ticks(6)), default=0) + 8
     across = [value for entry in series for value, _ in entry.points]
-    every = max(1, -(-len(across) // MOST_MARKS))
+    every = max(1, -(-len(across) // most))
     columns = range_of(x, across, left, WIDTH - 2 * PAD, from_zero=False)
     marks: list[str] = []
     for entry in references:

@@ -19,7 +19,7 @@ from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
 _MARGIN: Final = 34.0
-_MOST_BELOW_SWITCHES: Final = 128
+MOST_BELOW_SWITCHES: Final = 128
 """NPUs up to which a network with switches is drawn whole; of a larger one, its first nodes are drawn."""
 
 
@@ -174,13 +174,13 @@ def _tiers(network: Network, axes: Int32Array | None) -> Layout:
     nodes = [network.npus.tolist()] if axes is None or len(axes) == 1 else _npus_by_node(network, axes)
     layout, npu_count = Layout(), network.npu_count
     count = len(network.npus)
-    shown = max(1, _MOST_BELOW_SWITCHES // len(nodes[0]))
-    if count > _MOST_BELOW_SWITCHES and len(nodes) > 1 and shown < len(nodes):
+    shown = max(1, MOST_BELOW_SWITCHES // len(nodes[0]))
+    if count > MOST_BELOW_SWITCHES and len(nodes) > 1 and shown < len(nodes):
         layout.notes.append(f"the first {shown} of {len(nodes)} nodes are drawn")
         nodes = nodes[:shown]
-    elif count > _MOST_BELOW_SWITCHES:
-        layout.notes.append(f"the first {_MOST_BELOW_SWITCHES} of {count} NPUs are drawn")
-        nodes = [nodes[0][:_MOST_BELOW_SWITCHES]]
+    elif count > MOST_BELOW_SWITCHES:
+        layout.notes.append(f"the first {MOST_BELOW_SWITCHES} of {count} NPUs are drawn")
+        nodes = [nodes[0][:MOST_BELOW_SWITCHES]]
     neighbours: dict[int, set[int]] = defaultdict(set)
     for source, target in zip(network.source.tolist(), network.target.tolist(), strict=True):
         neighbours[source].add(target)
@@ -255,10 +255,6 @@ def node_label(name: str) -> str:
 
 
 def node_numbers(network: Network) -> Int64Array | None:
-    """int64[devices]: the outermost index of each NPU, -1 for switches; None if NPUs have one index only."""
+    """int64[npus]: the outermost index of each NPU; None if NPUs have one index only."""
     axes = axes_of(network)
-    if axes is None or len(axes) < 2:
-        return None
-    nodes = np.full(network.device_count, -1, np.int64)
-    nodes[: network.npu_count] = axes[-1]
-    return nodes
+    return None if axes is None or len(axes) < 2 else axes[-1].astype(np.int64)

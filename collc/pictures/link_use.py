@@ -14,7 +14,7 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock
+from collc.ten.schedule import MOST_LISTED, Clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +107,18 @@ def use_of_schedule(module: Module) -> LinkUse:
         time=int(arrive.max(initial=0)),
         holders=lambda chunk: demand.chunks.sets[int(demand.chunks.pre[chunk])],
     )
+
+
+def drawn_use(module: Module) -> tuple[LinkUse | None, str]:
+    """The transfers of a schedule and ""; or None and why they cannot be drawn, in words."""
+    if module.schedule is None:
+        return None, "there is no schedule"
+    if len(module.schedule) > MOST_LISTED:
+        return None, f"{len(module.schedule)} transfers are too many to draw; the network and the checks are shown"
+    try:
+        return use_of_schedule(module), ""
+    except ValueError as error:
+        return None, str(error)
 
 
 def _owners(demand: Demand) -> Int32Array:

@@ -16,20 +16,33 @@ const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 // Without motion, the clock jumps from one beginning of a transfer to the next.
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const SAMPLES = 12;
+const parsed = new Map();
+const read = (element) => {
+  if (!parsed.has(element)) parsed.set(element, JSON.parse(element.textContent));
+  return parsed.get(element);
+};
 
-/** One network on a canvas, with the transfers on its links. */
+/** One network on a canvas, with the transfers on its links, or if these are too many, with the use of its links. */
 class Lane {
-  constructor(canvas, data) {
-    Object.assign(this, data, { canvas, context: canvas.getContext("2d") });
-    for (const name of ["item", "line", "begin", "kind", "owner"]) this[name] = unpack(data[name]);
+  constructor(canvas, number) {
+    const element = document.querySelectorAll("script.clip")[number];
+    const data = read(element);
+    this.network = element.dataset.network;
+    const network = read(document.querySelectorAll("script.network")[Number(this.network)]);
+    Object.assign(this, network, data, { canvas, context: canvas.getContext("2d") });
+    this.whole = "item" in data;
+    const packed = this.whole ? ["item", "owner"] : ["carried", "busy", "received", "arrived"];
+    for (const name of ["line", "begin", "kind", ...packed]) this[name] = unpack(data[name]);
+    let begin = 0;
+    this.begin = Float64Array.from(this.begin, (more) => (begin += more));
     this.held = data.held && data.held.map(unpack);
-    this.count = this.item.length;
+    this.count = this.line.length;
     this.longest = Math.max(0, ...this.kinds.map(([, delay]) => delay));
     this.gone = new Set(data.gone);
     let rank = 0;
     this.ranks = this.devices.map((_, device) => (this.gone.has(device) ? -1 : rank++));
-    this.receives = new Uint32Array(this.devices.length);
-    for (let row = 0; row < this.count; row++) this.receives[this.target(row)] += 1;
+    this.receives = this.received || new Uint32Array(this.devices.length);
+    if (this.whole) for (let row = 0; row < this.count; row++) this.receives[this.target(row)] += 1;
     const ruler = document.createElementNS("http://www.w3.org/2000/svg", "path");
     this.shapes = this.lines.map(([, , path]) => {
       if (!path) return null;
@@ -39,6 +52,8 @@ class Lane {
       return { path: new Path2D(path), points };
     });
     this.broken = this.removed.map((path) => new Path2D(path));
+    canvas.style.setProperty("--shape", 1040 / this.height);
+    canvas.style.aspectRatio = `1040 / ${this.height}`;
   }
   source(row) { return this.lines[this.line[row]][0]; }
   target(row) { return this.lines[this.line[row]][1]; }
@@ -49,6 +64,7 @@ class Lane {
   tip(row) {
     const [, , size, does] = this.kinds[this.kind[row]];
     const span = `${timeText(this.start(row))} to ${timeText(this.arrival(row))}`;
+    if (!this.items) return `${this.ends(this.line[row])}, ${span}`;
     return `${this.items[this.item[row]]}, ${size}${does}: ${this.ends(this.line[row])}, ${span}`;
   }
   rows(keep) {
@@ -73,12 +89,19 @@ class Lane {
     }
     return rows;
   }
-  arrived(time) {
+  /** Of each device, how many transfers to it have arrived. */
+  arrivals(time) {
     const counts = new Uint32Array(this.devices.length);
+    if (!this.whole) {
+      return counts.map((_, device) => {
+        let come = time < this.time ? 0 : 16;
+        while (come < 16 && (this.arrived[device * 16 + come] + 1) * this.unit <= time) come += 1;
+        return Math.floor((this.receives[device] * come) / 16);
+      });
+    }
     const end = this.after(time);
-    let all = 0;
-    for (let row = 0; row < end; row++) if (this.arrival(row) <= time) { counts[this.target(row)] += 1; all += 1; }
-    return [counts, all];
+    for (let row = 0; row < end; row++) if (this.arrival(row) <= time) counts[this.target(row)] += 1;
+    return counts;
   }
   /** What is at a point of the picture: a device, a link, or nothing. */
   at(x, y) {
@@ -110,6 +133,11 @@ class Lane {
       return `Critical path: ${plural(this.critical.length, "transfer")}, ${waits}. ` +
         listed(this.critical.map((row) => this.tip(row)), 12, "; ");
     }
+    if (focus.line !== undefined && !this.whole) {
+      const links = this.links[focus.line] > 1 ? `${this.links[focus.line]} links, ` : "";
+      const carried = plural(this.carried[focus.line], "transfer");
+      return `${this.ends(focus.line)}: ${links}${carried}, in use ${this.busy[focus.line]} % of the time.`;
+    }
     if (!this.items && focus.device === undefined) return this.ends(focus.line);
     const rows = this.related(focus);
     if (focus.item !== undefined) {
@@ -122,20 +150,25 @@ class Lane {
       const what = rows.map((row) => `${this.items[this.item[row]]} at ${timeText(this.start(row))}`);
       return `${this.ends(focus.line)}: ${plural(rows.length, "transfer")}. ` + listed(what, 24, "; ");
     }
-    if (!this.whole) return this.devices[focus.device][0];
+    if (!this.whole) {
+      const about = `about ${this.arrivals(time)[focus.device]} of ${plural(this.receives[focus.device], "transfer")}`;
+      return `${this.devices[focus.device][0]} at ${timeText(time)}: ${about} to it have arrived.`;
+    }
     const came = rows.filter((row) => this.target(row) === focus.device && this.arrival(row) <= time);
     const text = `${this.devices[focus.device][0]} at ${timeText(time)}: ` +
       `${came.length} of ${plural(this.receives[focus.device], "transfer")} to it have arrived`;
     if (!this.held) return `${text}.`;
     const holds = new Set();
-    for (let k = 0; k < this.held[0].length; k++) if (this.held[1][k] === focus.device) holds.add(this.held[0][k]);
+    let place = 0;
+    this.held[0].forEach((count, item) => {
+      for (const end = place + count; place < end; place++) if (this.held[1][place] === focus.device) holds.add(item);
+    });
     for (const row of came) holds.add(this.item[row]);
     return `${text}; it holds ${plural(holds.size, "chunk")}: ` +
       listed([...holds].sort((a, b) => a - b).map((item) => this.items[item]), 24, ", ") + ".";
   }
   draw(time, focus, colors) {
     const { canvas, context } = this;
-    canvas.style.aspectRatio = `1040 / ${this.height}`;
     const wide = canvas.clientWidth;
     if (!wide) return;
     const scale = (wide / 1040) * devicePixelRatio;
@@ -168,8 +201,9 @@ class Lane {
       const shape = this.shapes[this.line[row]];
       if (!shape) continue;
       const color = colors.series[this.whole ? this.owner[this.item[row]] : 0];
+      const share = this.whole ? 1 : this.kinds[this.kind[row]][2] / 4;
       context.globalAlpha = chosen && !chosen.has(row) ? 0.25 : 1;
-      if (time < this.free(row)) stroke(shape.path, color, 2.6);
+      if (time < this.free(row)) stroke(shape.path, color, 2.6 * share * this.thick);
       if (this.whole && time < this.arrival(row) && !still.matches) {
         const share = (time - this.start(row)) / (this.arrival(row) - this.start(row));
         const place = Math.min(SAMPLES - 1, Math.floor(share * SAMPLES));
@@ -182,7 +216,7 @@ class Lane {
       }
     }
     context.globalAlpha = 1;
-    const [counts] = this.arrived(time);
+    const counts = this.arrivals(time);
     this.devices.forEach(([, x, y], device) => {
       if (x !== undefined) this.drawDevice(device, x, y, counts[device], focus, colors);
     });
@@ -197,7 +231,7 @@ class Lane {
     context.fillStyle = device >= this.npus ? colors.soft : colors.paper;
     context.fill();
     const share = this.receives[device] ? count / this.receives[device] : 1;
-    if (this.whole && device < this.npus && !this.gone.has(device) && share > 0) {
+    if (device < this.npus && !this.gone.has(device) && share > 0) {
       context.save();
       context.clip();
       context.globalAlpha = 0.45;
@@ -212,9 +246,9 @@ class Lane {
     context.lineWidth = pointed ? 3 : 1.2;
     context.stroke();
     context.setLineDash([]);
-    if (device < this.npus && radius >= 9 && this.ranks[device] >= 0) {
+    context.font = `${radius >= 12 ? 10.5 : 9}px system-ui, sans-serif`;
+    if (device < this.npus && this.ranks[device] >= 0 && context.measureText(this.devices.length).width <= 1.9 * radius) {
       context.fillStyle = colors.ink;
-      context.font = `${radius >= 12 ? 10.5 : 9}px system-ui, sans-serif`;
       context.textAlign = "center";
       context.textBaseline = "middle";
       context.fillText(this.ranks[device], x, y);
@@ -230,16 +264,18 @@ const paint = () => {
 };
 
 const animate = (box) => {
-  const lanes = [...box.querySelectorAll("canvas")].map(
-    (canvas, k) => new Lane(canvas, JSON.parse(box.querySelectorAll("script")[k].textContent)),
-  );
-  const [main] = lanes;
+  const [canvas, second] = box.querySelectorAll("canvas");
+  const main = new Lane(canvas, Number(box.dataset.clip));
+  let other = null;
   const panel = box.closest('[role="tabpanel"]') || document.body;
   const [play, clock, output, said, path, beside, pace] = [
     ".play", ".clock", "output", ".said", ".critical", ".beside", ".pace",
   ].map((name) => box.querySelector(name));
   let [time, focus, pinned, frame, before, colors] = [0, null, false, 0, 0, paint()];
-  const shown = () => (beside && beside.checked ? lanes : [main]);
+  const shown = () => (other ? [main, other] : [main]);
+  /** Whether what one points at means something in a picture. */
+  const concerns = (lane) =>
+    lane === main || (focus?.critical ? lane.critical.length : lane.network === main.network && focus?.item === undefined);
   const end = () => Math.max(1, ...shown().map((lane) => lane.time));
   const bars = main.items ? [...panel.querySelectorAll("g[data-row]")] : [];
   for (const bar of bars) {
@@ -262,16 +298,19 @@ const animate = (box) => {
   const report = () => {
     const lines = shown().map((lane) => {
       const links = new Set(lane.active(time).map((row) => lane.line[row])).size;
-      const [, all] = lane.arrived(time);
-      const name = shown().length > 1 ? `${lane.name}: ` : "";
+      const all = lane.arrivals(time).reduce((sum, count) => sum + count, 0);
+      const name = other ? `${lane.name}: ` : "";
       const arrived = lane.whole ? `; ${all} of ${plural(lane.count, "transfer")} have arrived` : "";
-      return `${name}${plural(links, "link")} in use${arrived}.`;
+      return `${name}${plural(links, lane.whole ? "link" : "line")} in use${arrived}.`;
     });
     return `${timeText(time)}. ${lines.join(" ")}`;
   };
-  const speak = () => { said.textContent = focus ? main.words(focus, time) : report(); };
+  const speak = () => {
+    const words = focus && shown().filter(concerns).map((lane) => (other ? `${lane.name}: ` : "") + lane.words(focus, time));
+    said.textContent = focus ? words.join(" ") : report();
+  };
   const draw = () => {
-    for (const lane of shown()) lane.draw(Math.min(time, lane.time), lane === main || focus?.critical ? focus : null, colors);
+    for (const lane of shown()) lane.draw(Math.min(time, lane.time), concerns(lane) ? focus : null, colors);
     for (const move of needles) move(time);
     clock.value = String(Math.round((1000 * time) / end()));
     output.textContent = timeText(time);
@@ -332,7 +371,11 @@ const animate = (box) => {
   });
   if (beside) {
     beside.addEventListener("change", () => {
-      box.querySelectorAll(".stage")[1].hidden = !beside.checked;
+      other = beside.value ? new Lane(second, Number(beside.value)) : null;
+      const stage = second.parentNode;
+      stage.hidden = !other;
+      if (other) stage.firstChild.textContent = other.name;
+      second.setAttribute("aria-label", other ? other.name : "");
       time = Math.min(time, end());
       draw();
     });

@@ -79,12 +79,12 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
 class DrawnNetwork:
     """The places of devices and links in a picture.
 
-    layout: of the devices. lines: (source, target, links, path) of each direction, the path as in SVG, empty if an end
-    is not drawn. removed: the paths of removed links.
+    layout: of the devices. lines: (source, target, path) of each direction, the path as in SVG, empty if an end is not
+    drawn. removed: the paths of removed links.
     """
 
     layout: Layout
-    lines: list[tuple[int, int, list[int], str]]
+    lines: list[tuple[int, int, str]]
     removed: list[str]
 
 
@@ -95,7 +95,7 @@ def drawn_network(network: Network) -> DrawnNetwork:
     lines = _lines(network, directed=True)
     drawn = [line for line in lines if {line.source, line.target} <= layout.points.keys()]
     path_of = {(line.source, line.target): path for line, path in zip(drawn, shapes.paths(drawn), strict=True)}
-    rows = [(line.source, line.target, line.links, path_of.get((line.source, line.target), "")) for line in lines]
+    rows = [(line.source, line.target, path_of.get((line.source, line.target), "")) for line in lines]
     return DrawnNetwork(layout, rows, shapes.removed_paths(_removed_lines(network, layout)))
 
 

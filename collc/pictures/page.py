@@ -43,7 +43,10 @@ class Remarks:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Pictures that move on one clock: the first, and one that can be shown beside it. caption: sentences below."""
+    """Pictures that move on one clock: the first, and one of the others beside it. caption: sentences below.
+
+    In a page, the first pictures of its other sections can be beside it, too.
+    """
 
     title: str
     clips: Sequence[Clip]
@@ -82,28 +85,69 @@ class Page:
 
     def html(self) -> str:
         """The text of the file."""
-        body = "\n".join(_section(section, f"s{k}") for k, section in enumerate(self.sections))
+        clips = _Clips([block for s in self.sections for panel in s.panels for block in panel.blocks])
+        body = "\n".join(_section(section, f"s{k}", clips) for k, section in enumerate(self.sections))
         inner = (
             body
             if len(self.sections) == 1
             else _tabs([(section.name, f"s{k}") for k, section in enumerate(self.sections)], "schedules", body)
         )
         subtitle = f"<p>{escape_text(self.subtitle)}</p>" if self.subtitle else ""
-        return (
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n'
-            f"<title>{escape_text(self.title)}</title>\n<style>\n{_styles()}</style>\n</head>\n<body>\n"
+        return _document(
+            self.title,
             f"<header><h1>{escape_text(self.title)}</h1>{subtitle}</header>\n<main>\n{inner}\n</main>\n"
-            f'<footer>{escape_text(self.footer)}</footer>\n<div id="tip" role="tooltip" hidden></div>\n'
-            f"<script>\n{self._scripts()}</script>\n</body>\n</html>\n"
+            f'<footer>{escape_text(self.footer)}</footer>\n<div id="tip" role="tooltip" hidden></div>\n{clips.data()}',
+            (["moving.js"] if clips.first else []) + ["page.js"],  # in this order: the first gives marks their words
         )
 
-    def _scripts(self) -> str:
-        """The scripts of the page; the one of moving pictures is first, since it gives marks their words."""
-        moves = any(isinstance(block, Moving) for s in self.sections for panel in s.panels for block in panel.blocks)
-        return "".join((_FOLDER / name).read_text("utf-8") for name in (["moving.js"] if moves else []) + ["page.js"])
+
+def moving_page(moving: Moving) -> str:
+    """The text of a page with moving pictures alone."""
+    clips = _Clips([moving])
+    body = f'<main class="framed">{_moving_figure(moving, "m", clips)}</main>{clips.data()}'
+    return _document(moving.title, body, ["moving.js"])
+
+
+def frame_of(moving: Moving) -> str:
+    """An element with moving pictures alone, for notebooks: a page of its own that can reach nothing else."""
+    text = attribute(moving_page(moving))
+    style = 'style="border: 0; width: 100%; height: 430px"'
+    return f'<iframe title={attribute(moving.clips[0].words)} sandbox="allow-scripts" {style} srcdoc={text}></iframe>'
+
+
+class _Clips:
+    """The moving pictures of a page. first: numbers of those that come first, by name."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        figures = [block for block in blocks if isinstance(block, Moving)]
+        self._clips = [clip for figure in figures for clip in figure.clips]
+        self.first = [(figure.clips[0].name, self.number(figure.clips[0])) for figure in figures]
+
+    def number(self, clip: Clip) -> int:
+        """The number of a picture, as scripts know it."""
+        return next(number for number, other in enumerate(self._clips) if other is clip)
+
+    def data(self) -> str:
+        """The data of all pictures as elements; networks that are equal are one."""
+        networks = [*dict.fromkeys(clip.network for clip in self._clips)]
+        elements = [('class="network"', network) for network in networks]
+        elements += [(f'class="clip" data-network="{networks.index(clip.network)}"', clip.data) for clip in self._clips]
+        kind = 'type="application/json"'
+        return "".join(
+            f"<script {kind} {look}>{text.replace('<', chr(92) + 'u003c')}</script>\n" for look, text in elements
+        )
+
+
+def _document(title: str, body: str, scripts: Sequence[str]) -> str:
+    """The text of a file. scripts: names of files in this folder, which run in this order."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape_text(title)}</title>\n<style>\n{_styles()}</style>\n</head>\n<body>\n{body}"
+        f"<script>\n{''.join((_FOLDER / name).read_text('utf-8') for name in scripts)}</script>\n</body>\n</html>\n"
+    )
 
 
 def _styles() -> str:
@@ -128,13 +172,15 @@ def _tabs(names: Sequence[tuple[str, str]], label: str, panels: str) -> str:
     return f'<div class="tabs"><div role="tablist" aria-label={attribute(label)}>{buttons}</div>\n{panels}</div>'
 
 
-def _section(section: Section, ident: str) -> str:
+def _section(section: Section, ident: str, clips: _Clips) -> str:
     text, outcome = section.badge
     badge = f'<span class="badge {outcome}">{escape_text(text)}</span>' if text else ""
     head = f"<h2>{escape_text(section.name)} {badge}</h2>\n<p>{escape_text(section.summary)}</p>\n"
     panels = "\n".join(
         f'<div role="tabpanel" id="{ident}p{k}" aria-labelledby="{ident}p{k}-tab" tabindex="0">\n'
-        + _without_titles("\n".join(_block(block, f"{ident}p{k}b{n}") for n, block in enumerate(panel.blocks)), panel)
+        + _without_titles(
+            "\n".join(_block(block, f"{ident}p{k}b{n}", clips) for n, block in enumerate(panel.blocks)), panel
+        )
         + "\n</div>"
         for k, panel in enumerate(section.panels)
     )
@@ -149,37 +195,33 @@ def _without_titles(text: str, panel: Panel) -> str:
     return re.sub(r'(<g class="mark" data-row="\d+">)<title>[^<]*</title>', r"\1", text)
 
 
-def _moving_figure(block: Moving, ident: str) -> str:
-    """The controls of moving pictures, a canvas for each, and their data."""
-    stages = "".join(
-        f'<div class="stage"{" hidden" if k else ""}><p>{escape_text(clip.name)}</p>'
-        f'<canvas tabindex="0" role="application" aria-roledescription="picture that moves" '
-        f"aria-label={attribute(clip.words)}></canvas></div>"
-        for k, clip in enumerate(block.clips)
-    )
-    beside = [
-        f'<label><input type="checkbox" class="beside"> beside {escape_text(clip.name)}</label>'
-        for clip in block.clips[1:]
-    ]
+def _moving_figure(block: Moving, ident: str, clips: _Clips) -> str:
+    """The controls of moving pictures, a canvas for each of two, and the numbers of their data."""
+    main = block.clips[0]
+    number = clips.number(main)
+    others = [(clip.name, clips.number(clip)) for clip in block.clips[1:]]
+    others += [first for first in clips.first if first[1] not in {number, *(other for _, other in others)}]
+    options = "".join(f'<option value="{k}">{escape_text(name)}</option>' for name, k in others)
+    beside = f'<label>beside <select class="beside"><option value="">nothing</option>{options}</select></label>'
     paces = "".join(f'<option value="{seconds}">{seconds} s</option>' for seconds in (10, 5, 30))
-    caption = " ".join([block.caption, *(f"{note}." for note in block.clips[0].notes)])
-    data = "".join(
-        f'<script type="application/json">{clip.data.replace("<", chr(92) + "u003c")}</script>' for clip in block.clips
-    )
+    caption = " ".join([block.caption, *(f"{note[0].upper()}{note[1:]}." for note in main.notes)])
     return (
-        f'<figure class="moving" id="{ident}"><h3>{escape_text(block.title)}</h3><div class="controls">'
-        '<button type="button" class="play" aria-pressed="false">Play</button>'
+        f'<figure class="moving" id="{ident}" data-clip="{number}"><h3>{escape_text(block.title)}</h3>'
+        '<div class="controls"><button type="button" class="play" aria-pressed="false">Play</button>'
         '<input type="range" class="clock" min="0" max="1000" value="0" aria-label="time"><output></output>'
         f'<label>takes <select class="pace">{paces}</select></label>'
-        f'<button type="button" class="critical" aria-pressed="false">Critical path</button>{"".join(beside)}</div>'
-        f'<div class="stages">{stages}</div><p class="said" role="status"></p>{data}'
-        f"<figcaption>{escape_text(caption)}</figcaption></figure>"
+        '<button type="button" class="critical" aria-pressed="false">Critical path</button>'
+        f'{beside if options else ""}</div><div class="stages">'
+        f'<div class="stage"><p>{escape_text(main.name)}</p><canvas tabindex="0" role="application" '
+        f'aria-roledescription="picture that moves" aria-label={attribute(main.words)}></canvas></div>'
+        '<div class="stage" hidden><p></p><canvas role="img"></canvas></div></div>'
+        f'<p class="said" role="status"></p><figcaption>{escape_text(caption)}</figcaption></figure>'
     )
 
 
-def _block(block: Block, ident: str) -> str:
+def _block(block: Block, ident: str, clips: _Clips) -> str:
     if isinstance(block, Moving):
-        return _moving_figure(block, ident)
+        return _moving_figure(block, ident, clips)
     if isinstance(block, Figure):
         title = block.picture.title
         caption = f"<figcaption>{escape_text(block.caption)}</figcaption>" if block.caption else ""

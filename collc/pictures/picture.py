@@ -85,7 +85,7 @@ _FAMILY: Final = (
 _BASIC_RULES: Final = """\
 text { font: 12px FAMILY; fill: {ink}; }
 .muted { fill: {muted}; } .small { font-size: 10.5px; } .tiny { font-size: 9px; } .strong { font-weight: 600; }
-.onfill { fill: {paper}; } .bad { fill: {bad}; } .end { text-anchor: end; } .mid { text-anchor: middle; }
+.bad { fill: {bad}; } .end { text-anchor: end; } .mid { text-anchor: middle; }
 .axis { stroke: {muted}; fill: none; } .grid { stroke: {rule}; fill: none; } .box { fill: {soft}; stroke: {rule}; }
 .failed { stroke: {bad}; stroke-dasharray: 2 4; fill: none; }
 .wire { stroke: {muted}; fill: none; } .paper { fill: {paper}; } .over { stroke: {paper}; stroke-width: 3px; }

@@ -25,7 +25,8 @@ from collc.pictures.charts import (
     range_of,
     time_label,
 )
-from collc.pictures.layout import node_label, node_numbers
+from collc.pictures.device_groups import device_groups, switch_homes
+from collc.pictures.layout import node_numbers
 from collc.pictures.link_use import LinkUse
 from collc.pictures.picture import (
     MOST_MARKS,
@@ -151,16 +152,8 @@ def _by_node(network: Network, devices: Int64Array) -> Int64Array:
     nodes = node_numbers(network)
     if nodes is None:
         return devices
-    last = int(nodes.max()) + 1
-    place = np.full(network.device_count, last, np.int64)
-    place[: network.npu_count] = nodes[: network.npu_count]
-    offsets, links = network.out_links
-    for switch in devices[devices >= network.npu_count].tolist():
-        around = network.target[links[offsets[switch] : offsets[switch + 1]]]
-        near = np.unique(place[around[around < network.npu_count]])
-        if len(near) == 1 and bool((around < network.npu_count).all()):
-            place[switch] = near[0]
-    return devices[np.argsort(place[devices], kind="stable")]
+    homes = switch_homes(network, nodes)
+    return devices[np.argsort(np.where(homes < 0, len(homes), homes)[devices], kind="stable")]
 
 
 def _tip(use: LinkUse, row: int) -> str:
@@ -205,7 +198,7 @@ def _bar(use: LinkUse, row: int, frame: _Frame, at: int) -> str:
     shapes = rect(x, frame.y(at) - high / 2, width, high, f"f{int(use.owner[row]) % SERIES}", f' rx="1.5"{hatch}')
     label = use.name(row).partition(":")[2]
     if label and text_width(label, 9) + 4 <= width and high >= 9:
-        shapes += text(x + width / 2, frame.y(at) + 3, label, "onfill tiny mid")
+        shapes += text(x + width / 2, frame.y(at) + 3, label, "over tiny mid")
     return mark(_tip(use, row), shapes, row)
 
 
@@ -238,7 +231,15 @@ def _finish(frame: _Frame, parts: list[str], notes: Sequence[str], title: str, u
 def load_map(use: LinkUse, title: str = "Bytes per link") -> Picture:
     """The bytes from each device to each other one over direct links; of many devices, between nodes or blocks."""
     network = use.network
-    labels, group = _heat_groups(network)
+    present = np.flatnonzero(network.present)
+    whole = len(present) <= MOST_CELLS
+    if whole:
+        labels = [network.device_name(device) for device in present.tolist()]
+        group = np.zeros(network.device_count, np.int64)
+        group[present] = np.arange(len(present))
+    else:
+        groups = device_groups(network, MOST_CELLS, MOST_CELLS)
+        labels, group = groups.labels, groups.of
     sums = np.zeros((len(labels), len(labels)), np.int64)
     linked = np.zeros((len(labels), len(labels)), np.bool_)
     ends = (group[network.source], group[network.target])
@@ -248,7 +249,6 @@ def load_map(use: LinkUse, title: str = "Bytes per link") -> Picture:
         [float(value) if is_linked else None for value, is_linked in zip(row, mask, strict=True)]
         for row, mask in zip(sums.tolist(), linked.tolist(), strict=True)
     ]
-    whole = len(labels) == int(network.present.sum())
     return heat_map(
         labels,
         labels,
@@ -261,46 +261,16 @@ def load_map(use: LinkUse, title: str = "Bytes per link") -> Picture:
     )
 
 
-def _heat_groups(network: Network) -> tuple[list[str], Int64Array]:
-    """(labels, int64[devices]): the row of each device in the heat map."""
-    present = np.flatnonzero(network.present)
-    group = np.zeros(network.device_count, np.int64)
-    if len(present) <= MOST_CELLS:
-        group[present] = np.arange(len(present))
-        return [network.device_name(device) for device in present.tolist()], group
-    nodes, labels = _blocks_of_npus(network)
-    group[: network.npu_count] = nodes
-    count = len(labels)
-    if len(present) - len(network.npus) + count <= MOST_CELLS:
-        switches = [device for device in present.tolist() if device >= network.npu_count]
-        group[switches] = count + np.arange(len(switches))
-        return labels + [network.device_name(switch) for switch in switches], group
-    for family in network.families:
-        if family.first >= network.npu_count:
-            group[family.first : family.first + family.count] = len(labels)
-            labels.append(f"{family.name}[*]" if family.count > 1 else family.name)
-    return labels, group
-
-
-def _blocks_of_npus(network: Network) -> tuple[Int64Array, list[str]]:
-    """(int64[npus], labels): the node of each NPU, or if there are too many nodes, blocks of consecutive NPUs."""
-    nodes = node_numbers(network)
-    if nodes is not None and int(nodes.max()) < MOST_CELLS:
-        first = [int(np.flatnonzero(nodes == node)[0]) for node in range(int(nodes.max()) + 1)]
-        return nodes[: network.npu_count], [node_label(network.device_name(npu)) for npu in first]
-    size = -(-network.npu_count // MOST_CELLS)
-    begins = range(0, network.npu_count, size)
-    labels = [f"{network.device_name(npu)} …" for npu in begins]
-    return np.arange(network.npu_count, dtype=np.int64) // size, labels
-
-
 def utilisation_chart(
-    curves: Sequence[tuple[str, int, Sequence[float]]], title: str = "Links in use", until: float = float("inf")
+    curves: Sequence[tuple[str, int, Sequence[float]]],
+    title: str = "Links in use",
+    until: float = float("inf"),
+    most: int = MOST_MARKS,
 ) -> Picture:
     """The mean share of links in use over time.
 
     curves: name, time in picoseconds, share in each of equal parts; the first is the one that is compared with the
-    others. until: picoseconds at which the chart ends.
+    others. until: picoseconds at which the chart ends. most: markers.
     """
     cut = any(time > until for _, time, _ in curves)
     series = [
@@ -323,4 +293,5 @@ def utilisation_chart(
         x=Axis("time (some go on after its end)" if cut else "time", text=time_label),
         y=Axis("share of links in use", text=percent_label),
         description="mean share of all links that is occupied",
+        most=most,
     )

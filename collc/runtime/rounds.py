@@ -49,11 +49,12 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class RankRounds:
-    """The rounds of one rank. buffers: the first slot and the number of slots of its input, output, scratch and spare
-    slots; input and output may share some.
+    """The rounds of one rank. numbers: of each round, counted over all ranks. buffers: the first slot and the number of
+    slots of its input, output, scratch and spare slots; input and output may share some.
     """
 
     rounds: list[Round]
+    numbers: list[int]
     buffers: tuple[tuple[int, int], ...]
 
 
@@ -179,6 +180,7 @@ class _Planner:
         return [
             RankRounds(
                 [rounds[number] for number in sorted(rounds)],
+                sorted(rounds),
                 (
                     *zip(self.layout.base[rank].tolist(), self.chunks[rank].tolist(), strict=True),
                     (self.layout.size, spare_sizes[rank]),

@@ -7,8 +7,9 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from collc.runtime.rank_program import RankProgram
 
 Array = NDArray[Any]
-Address = tuple[str, int]
 
 HEADER: Final = struct.Struct("<q")
 """Before each message: its bytes."""
@@ -27,6 +27,29 @@ GREETING: Final = struct.Struct("<16sq")
 
 class LinkError(Exception):
     """A connection that failed."""
+
+
+class Route(NamedTuple):
+    """Where a connection leads: address and port of the receiver, the sender's own address ("": any), and the bytes
+    that its socket may hold (0: as the system decides).
+    """
+
+    host: str
+    port: int
+    source: str
+    buffer: int
+
+
+class Event(IntEnum):
+    """What happens to a message: its sender queues it; its receiver has its first bytes, and all of them."""
+
+    QUEUED = 0
+    BEGUN = 1
+    ARRIVED = 2
+
+
+Moment = tuple[int, int, float]
+"""An event, the number of its connection in the whole program, and when it was, in seconds of the monotonic clock."""
 
 
 class _Outgoing:
@@ -54,10 +77,12 @@ class _Outgoing:
 
 
 class _Incoming:
-    """The receiving end of a connection. largest: bytes of a message at most."""
+    """The receiving end of a connection. largest: bytes of a message at most. moments: as in `TcpTransport`."""
 
-    def __init__(self, link: socket.socket, program: RankProgram) -> None:
+    def __init__(self, link: socket.socket, program: RankProgram, number: int, moments: list[Moment]) -> None:
         self.link = link
+        self.number = number
+        self.moments = moments
         call = program.call
         self.row = np.dtype(call.dtype).itemsize * call.elements
         self.largest = self.row * call.merge
@@ -84,7 +109,9 @@ class _Incoming:
                 if not 0 < size <= self.largest or size % self.row:
                     raise LinkError(f"a message of {size} bytes came; at most {self.largest} may")
                 self._buffer = bytearray(size)
+                self.moments.append((Event.BEGUN, self.number, time.monotonic()))
             else:
+                self.moments.append((Event.ARRIVED, self.number, time.monotonic()))
                 self.messages.append(np.frombuffer(self._buffer, self.dtype).reshape(self.shape))
                 complete += 1
                 self._buffer = bytearray(HEADER.size)
@@ -92,27 +119,36 @@ class _Incoming:
 
 
 class TcpTransport:
-    """The connections of one rank. Messages leave and arrive in `poll`; a send takes at once what the socket takes."""
+    """The connections of one rank. Messages leave and arrive in `poll`; a send takes at once what the socket takes.
+
+    moments: of all messages of this rank, in order.
+    """
 
     def __init__(
-        self, program: RankProgram, listener: socket.socket, addresses: Sequence[Address], token: bytes, seconds: float
+        self,
+        program: RankProgram,
+        listener: socket.socket,
+        routes: Mapping[int, Route],
+        token: bytes,
+        seconds: float,
     ) -> None:
         """Connect to all ranks to which this one sends, and accept those from which it receives.
 
-        addresses: by rank. token: 16 bytes that only the ranks of this run know. seconds: the longest wait. Raises
-        LinkError if a rank cannot be reached, or does not connect in time.
+        routes: of connections, by their numbers in the whole program. token: 16 bytes that only the ranks of this run
+        know. seconds: the longest wait. Raises LinkError if a rank cannot be reached, or does not connect in time.
         """
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._out: dict[int, _Outgoing] = {}
         self._into: dict[int, _Incoming] = {}
         self._left: dict[int, int] = {}  # messages that have left since the last poll
         self._rank: int = program.rank
+        self.moments: list[Moment] = []
         self._ends: list[list[int]] = program.connections.tolist()
         deadline = time.monotonic() + seconds
         for row, (number, sender, receiver) in enumerate(self._ends):
             if sender == self._rank:
                 try:
-                    link = socket.create_connection(addresses[receiver], timeout=seconds)
+                    link = _connect(routes[number], seconds)
                     link.sendall(GREETING.pack(token, number))
                 except OSError as error:
                     raise LinkError(f"the connection to rank {receiver} failed: {error}") from error
@@ -120,7 +156,7 @@ class TcpTransport:
         row_of = {number: row for row, (number, _, receiver) in enumerate(self._ends) if receiver == self._rank}
         while len(self._into) < len(row_of):
             row, link = _accept(listener, token, row_of, deadline)
-            self._into[row] = _Incoming(_prepare(link), program)
+            self._into[row] = _Incoming(_prepare(link), program, self._ends[row][0], self.moments)
             self._selector.register(link, selectors.EVENT_READ, row)
 
     def send(self, connection: int, message: Array) -> None:
@@ -130,6 +166,7 @@ class TcpTransport:
         rows = np.ascontiguousarray(message).data.cast("B")
         out.waiting += (memoryview(HEADER.pack(len(rows))), rows)
         out.ends += (False, True)
+        self.moments.append((Event.QUEUED, self._ends[connection][0], time.monotonic()))
         if idle:
             self._write(connection)
             if out.waiting:
@@ -170,6 +207,13 @@ class TcpTransport:
             self._left[row] = self._left.get(row, 0) + self._out[row].write()
         except OSError as error:
             raise LinkError(f"the connection to rank {self._ends[row][2]} failed: {error}") from error
+
+
+def _connect(route: Route, seconds: float) -> socket.socket:
+    link = socket.create_connection((route.host, route.port), seconds, (route.source, 0))
+    if route.buffer:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, route.buffer)
+    return link
 
 
 def _prepare(link: socket.socket) -> socket.socket:

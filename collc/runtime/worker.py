@@ -1,8 +1,9 @@
 """A process that executes the program of one rank, on data that its starter gives, over TCP.
 
-The starter writes frames to standard input: the run file, with the rank, the call, a token and the longest wait for a
-message; the addresses of all ranks, with the memory; and the start. The worker answers on standard output: its port;
-that it is connected; and what it did, with the memory, or an error. It ends when standard input does.
+The starter writes frames to standard input: the run file, with the rank, the call, a token, the longest wait for a
+message and the address to listen at; where connections lead, with the memory; and any number of starts. The worker
+answers on standard output: its port; that it is connected; and after each start what it did, with the memory, or an
+error. It ends when standard input does.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +23,7 @@ from collc.runtime.frames import read_frame, write_frame
 from collc.runtime.rank_program import OPS, Call, RankProgram
 from collc.runtime.replay import Blocked, Interpreter
 from collc.runtime.run_program import RunProgram
-from collc.runtime.tcp import LinkError, TcpTransport
-
-HOST = "127.0.0.1"
+from collc.runtime.tcp import LinkError, Route, TcpTransport
 
 
 def execute(
@@ -52,26 +53,38 @@ def execute(
             interpreter.depart(connection, count)
 
 
+def _starts(commands: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """The frames that start a run, until the starter closes the pipe."""
+    with suppress(EOFError):
+        while True:
+            yield read_frame(commands)[0]
+
+
 def main() -> None:
-    """Execute one program."""
+    """Execute one program, as often as the starter says."""
     commands, answers = sys.stdin.buffer, sys.stdout.buffer
     values, data = read_frame(commands)
     call, seconds = Call(**values["call"]), float(values["seconds"])
     program = RankProgram.of(RunProgram.from_bytes(data), values["rank"], call)
     try:
-        with socket.create_server((HOST, 0), backlog=max(1, len(program.connections))) as listener:
+        with socket.create_server((values["host"], 0), backlog=max(1, len(program.connections))) as listener:
             write_frame(answers, {"port": listener.getsockname()[1]})
-            addresses, data = read_frame(commands)
-            memory = np.frombuffer(data, call.dtype).reshape(program.slots, call.elements).copy()
-            ports = [(HOST, int(port)) for port in addresses["ports"]]
-            transport = TcpTransport(program, listener, ports, bytes.fromhex(values["token"]), seconds)
+            links, data = read_frame(commands)
+            routes = {number: Route(*route) for number, *route in links["routes"]}
+            transport = TcpTransport(program, listener, routes, bytes.fromhex(values["token"]), seconds)
+        initial = np.frombuffer(data, call.dtype).reshape(program.slots, call.elements)
         write_frame(answers, {"connected": True})
-        read_frame(commands)
-        began = time.monotonic()
-        sent, hung = execute(program, memory, transport, seconds)
-        ended = time.monotonic()
-        waits = [(wait.tb, wait.step - program.waits.first[wait.tb], wait.reason, wait.on) for wait in hung]
-        write_frame(answers, {"began": began, "ended": ended, "sent": sent, "hung": waits}, memory.tobytes())
+        for start in _starts(commands):
+            memory = initial.copy()
+            transport.moments.clear()
+            time.sleep(max(0.0, start["at"] - time.monotonic()))
+            began = time.monotonic()
+            sent, hung = execute(program, memory, transport, seconds)
+            ended = time.monotonic()
+            waits = [(wait.tb, wait.step - program.waits.first[wait.tb], wait.reason, wait.on) for wait in hung]
+            did = {"began": began, "ended": ended, "sent": sent, "hung": waits}
+            did |= {"moments": transport.moments} if start["moments"] else {}
+            write_frame(answers, did, memory.tobytes())
     except (OSError, LinkError) as error:
         write_frame(answers, {"error": str(error), "of_another": isinstance(error, LinkError)})
     commands.read()  # others may still read what this rank sent

@@ -49,6 +49,11 @@ class Hops:
         offsets, link = graph.routes.of_tasks(graph.route)
         size = np.repeat(graph.size, np.diff(offsets))
         busy, delay = _hop_times(network, link, size, timing)
+        if timing.packet:
+            last = np.zeros(len(link), np.bool_)
+            last[offsets[1:][np.diff(offsets) > 0] - 1] = True
+            first_packet = _hop_times(network, link, np.minimum(size, timing.packet), timing)[1]
+            delay = np.where(last, _slowest_until(offsets, delay), first_packet)
         begin = np.zeros(len(link), np.int64)
         return Hops(offsets, link, size, busy, delay, begin, begin, begin)
 
@@ -58,6 +63,16 @@ class Hops:
         np.add.at(sent, self.link, self.size)
         np.add.at(busy, self.link, self.busy)
         return sent, busy
+
+
+def _slowest_until(offsets: Int64Array, delay: Int64Array) -> Int64Array:
+    """int64[hops]: the longest time that the message of a hop takes on a link up to there."""
+    slowest = delay.copy()
+    first = np.zeros(len(delay), np.bool_)
+    first[offsets[:-1][np.diff(offsets) > 0]] = True
+    for hop in np.flatnonzero(~first).tolist():
+        slowest[hop] = max(slowest[hop], slowest[hop - 1])
+    return slowest
 
 
 def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Timing) -> tuple[Int64Array, Int64Array]:

@@ -19,6 +19,7 @@ class Timing(ABC):
     aware: links carry one message at a time, and messages queue. Otherwise each message arrives as if it were alone:
     after the latencies of all its links and the time that its bytes take on the slowest (ASTRA-sim's
     congestion-unaware model).
+    packet: bytes that a device must have before it sends a message on; 0: all of it (store-and-forward).
     issues_at_once: whether what becomes free at some moment starts before the other events of that moment, as in
     ASTRA-sim; otherwise all happens in the order of ranks.
     """
@@ -26,6 +27,7 @@ class Timing(ABC):
     unit: ClassVar[int]
     issues_at_once: ClassVar[bool]
     aware: bool
+    packet: int = 0
 
     @abstractmethod
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
@@ -61,6 +63,7 @@ class ExactTiming(Timing):
     model: LinkModel = LinkModel.PIPELINED
     instances: int = 1
     aware: bool = True
+    packet: int = 0
 
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
         """See Timing."""

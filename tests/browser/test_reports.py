@@ -10,11 +10,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import collc
 from collc.command.cli import main
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -249,10 +251,137 @@ def test_chunks_move_and_can_be_followed(browser: Any, reports: Path) -> None:
         page.mouse.move(2, 2)
         page.locator(".critical").click()
         assert said.inner_text().startswith("Critical path: ")
-        page.locator(".beside").check()
-        assert page.locator(".stage:not([hidden]) canvas").count() == 2
         assert wrong == []
         page.close()
+
+
+def test_schedules_move_side_by_side_on_one_clock(browser: Any, reports: Path) -> None:
+    """Two schedules of a program, and a schedule with an algorithm; what one points at is followed in both."""
+    page, wrong = opened(browser, reports / "two.html")
+    page.locator("[role=tab]:visible", has_text="Schedule").click()
+    beside, said = page.locator(".beside:visible"), page.locator(".said:visible")
+    algorithm, *schedules = beside.evaluate("node => [...node.options].slice(1).map(option => option.text)")
+    assert schedules == ["sum"]
+    second = page.locator(".stage:visible").nth(1)
+    for name in (algorithm, "sum"):
+        beside.select_option(label=name)
+        assert second.locator("p").inner_text() == name
+        assert second.locator("canvas").get_attribute("aria-label") == name
+        start = second.locator("canvas").evaluate("node => node.toDataURL()")
+        page.locator(".clock:visible").fill("300")
+        assert re.fullmatch(rf".*s\. gather: .* in use; .*\. {name}: .* in use; .* arrived\.", said.inner_text())
+        assert second.locator("canvas").evaluate("node => node.toDataURL()") != start
+        page.locator("canvas:visible").first.focus()
+        page.keyboard.press("ArrowRight")
+        assert re.fullmatch(rf"gather: npu\[0\] at .* {name}: npu\[0\] at .*", said.inner_text())
+        page.keyboard.press("Escape")
+        page.locator(".critical:visible").click()
+        assert re.fullmatch(rf"gather: Critical path: .* {name}: Critical path: .*", said.inner_text())
+        page.locator(".critical:visible").click()
+        page.locator(".clock:visible").fill("0")
+    beside.select_option(label="nothing")
+    assert page.locator(".stage:visible").count() == 1
+    assert wrong == []
+    page.close()
+
+
+def test_a_large_network_is_drawn_by_node(browser: Any, tmp_path: Path) -> None:
+    """160 GPUs as 20 nodes: what is said agrees with the count of links and messages."""
+    program = tmp_path / "pod.coll"
+    run = "run all_gather(t.npus, size: 160MiB)"
+    program.write_text(f"{HEAD}topology t = dgx_h100(20)\nschedule s on t {{ {run} }}\n")
+    assert main(["show", str(program), "-o", str(tmp_path / "pod.html")]) == 0
+    page, wrong = opened(browser, tmp_path / "pod.html")
+    page.locator("[role=tab]:visible", has_text="Schedule").click()
+    assert "Each circle is a group of NPUs, such as gpu[0, *]" in page.locator(".moving figcaption").inner_text()
+    canvas, said = page.locator("canvas:visible"), page.locator(".said")
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    assert re.fullmatch(r"gpu\[0, \*\] at 0ps: about 0 of [\d]+ transfers to it have arrived\.", said.inner_text())
+    page.locator(".clock").fill("1000")
+    whole = re.search(r"about (\d+) of (\d+)", said.inner_text())
+    assert whole is not None
+    assert whole[1] == whole[2]
+    canvas.focus()
+    page.keyboard.press("Escape")
+    area = canvas.bounding_box()
+    for share in range(20, 80, 3):
+        page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] * share / 100)
+        if "->" in said.inner_text():
+            break
+    assert re.fullmatch(
+        r"\S+(?: \*\])? -> \S+(?: \*\])?: [\d]+ transfers, in use \d+ % of the time\.", said.inner_text()
+    )
+    assert wrong == []
+    page.close()
+
+
+def test_a_report_of_64_npus_is_small(tmp_path: Path) -> None:
+    program = tmp_path / "mesh.coll"
+    run = "run all_reduce(t.npus, size: 64MiB) synthesize tacos(seed: 1, trials: 1)"
+    text = f"{HEAD}topology t = mesh2d(8, 8, {LINK})\nschedule s on t {{ {run} }}\n"
+    program.write_text(text)
+    assert main(["show", str(program), "-o", str(tmp_path / "mesh.html")]) == 0
+    assert (tmp_path / "mesh.html").stat().st_size < 400_000
+
+
+def test_notebooks_show_the_moving_picture(browser: Any, tmp_path: Path) -> None:
+    text = f"{HEAD}topology t = mesh2d(3, 3, {LINK})\nschedule s on t {{ run all_gather(t.npus, size: 9MiB) }}\n"
+    report = collc.compile(text)["s"]
+    (tmp_path / "cell.html").write_text(f"<!DOCTYPE html><div>{report._repr_html_()}</div>")
+    assert "<iframe" not in replace(report, module=None)._repr_html_()
+    page, wrong = opened(browser, tmp_path / "cell.html", 700)
+    frame = page.frame_locator("iframe")
+    assert frame.locator(".said").inner_text() == "0ps. 24 links in use; 0 of 72 transfers have arrived."
+    frame.locator(".clock").fill("1000")
+    assert "72 of 72 transfers have arrived." in frame.locator(".said").inner_text()
+    assert frame.locator("html").evaluate("node => node.scrollHeight <= 430 && node.scrollWidth <= innerWidth")
+    assert wrong == []
+    page.close()
+
+
+CONTRASTS = """
+() => {
+  const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const light = color => {
+    paint.fillStyle = color; paint.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...paint.getImageData(0, 0, 1, 1).data].map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const color = getComputedStyle(node).backgroundColor;
+      if (!color.endsWith(", 0)")) return color;
+    }
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const words = [...node.childNodes].filter(n => n.nodeType === 3 && n.data.trim()).map(n => n.data).join(" ");
+    if (!words || !node.getClientRects().length || node.closest("script, option")) continue;
+    const style = getComputedStyle(node);
+    const over = node.matches("text") && style.paintOrder.startsWith("stroke") ? style.stroke : behind(node);
+    const [a, b] = [light(node.matches("text") ? style.fill : style.color), light(over)].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`${words.slice(0, 40)}: ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
+  }
+  return found;
+}
+"""
+"""Texts whose contrast is below 4.5, level AA of WCAG 2.2."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["bad", "xml", "design"])
+def test_texts_have_contrast(browser: Any, reports: Path, name: str, scheme: str) -> None:
+    page, _ = opened(browser, reports / f"{name}.html", scheme=scheme)
+    page.emulate_media(reduced_motion="reduce")  # no colour changes slowly
+    tabs = page.locator("section:not([hidden]) [role=tab]")
+    for k in range(tabs.count()):
+        tabs.nth(k).click()
+        assert page.evaluate(CONTRASTS) == []
+    page.add_style_tag(content="p { color: var(--rule) !important; }")
+    assert name == "design" or page.evaluate(CONTRASTS) != []
+    page.close()
 
 
 def test_without_motion_the_clock_jumps(browser: Any, reports: Path) -> None:

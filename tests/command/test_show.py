@@ -275,7 +275,7 @@ def test_names_of_files_are_escaped(files: Path) -> None:
     assert main(["show", name, "-o", "r.html"]) == 0
     tree = html.fromstring(Path("r.html").read_bytes())
     assert len(tree.xpath("//script[not(@type='application/json')]")) == 1
-    assert [json.loads(node.text)["time"] > 0 for node in tree.xpath("//script[@type]")] == [True, True]
+    assert [json.loads(node.text)["time"] > 0 for node in tree.xpath("//script[@class='clip']")] == [True, True]
     assert tree.xpath("string(//h1)") == name
 
 

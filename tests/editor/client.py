@@ -17,18 +17,22 @@ PATIENCE = 60
 class Client:
     """One `collc lsp` process with a folder as its workspace."""
 
-    def __init__(self, folder: Path, options: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, options: dict[str, Any] | None = None, *, pulls: bool = False) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "collc", "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder
         )
         self.number = 0
         self.inbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.diagnostics: dict[str, list[Any]] = {}
+        self.asked: list[str] = []
         self.versions: dict[str, int] = {}
         self.answers: dict[int, Any] = {}
         threading.Thread(target=self._read, daemon=True).start()
         folders = [{"uri": folder.as_uri(), "name": folder.name}]
-        capabilities = {"textDocument": {"publishDiagnostics": {"relatedInformation": True}}}
+        capabilities: dict[str, Any] = {"textDocument": {"publishDiagnostics": {"relatedInformation": True}}}
+        if pulls:
+            capabilities["textDocument"]["diagnostic"] = {"relatedDocumentSupport": True}
+            capabilities["workspace"] = {"diagnostics": {"refreshSupport": True}}
         given = {"processId": None, "rootUri": folder.as_uri(), "capabilities": capabilities}
         self.capabilities = self.request(
             "initialize", given | {"workspaceFolders": folders, "initializationOptions": options or {}}
@@ -58,6 +62,7 @@ class Client:
         if message.get("method") == "textDocument/publishDiagnostics":
             self.diagnostics[message["params"]["uri"]] = message["params"]["diagnostics"]
         elif "method" in message and "id" in message:
+            self.asked.append(message["method"])
             self._send({"id": message["id"], "result": None})
         return message
 

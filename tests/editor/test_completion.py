@@ -67,6 +67,9 @@ def labels(text: str) -> list[str]:
         ("collective c(g: group) { chunk x[i]: 1MiB\n pre |", {"x"}),
         ("workload w (tensor: 1) { }\ndesign d on t { train |", {"w"}),
         ("# a |", set()),
+        ("topology a = b with { lin{|", set()),
+        ("let a = 'b|", set()),
+        ("let a = 1 b|", set()),
         ('let x = "|', set()),
     ],
 )

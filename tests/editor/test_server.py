@@ -79,6 +79,39 @@ def test_programs_that_import_a_file_get_its_messages_and_theirs(client: Client,
     assert client.published(user) == []
 
 
+def test_messages_on_request(tmp_path: Path) -> None:
+    """A client that asks for messages is sent none; those of files that it has not open come with the workspace."""
+    pytest.importorskip("pygls", reason="pygls is missing: the language server is not tested")
+    folder = tmp_path.resolve()
+    (folder / "node.coll").write_text("topology node { npu gpu[2] }\n")
+    (folder / "user.coll").write_text('import "node.coll"\nlet g = node.gpu[0]\n')
+    client = Client(folder, pulls=True)
+    assert client.capabilities["diagnosticProvider"] == {"interFileDependencies": True, "workspaceDiagnostics": True}
+
+    def pulled(uri: str) -> list[str]:
+        report = client.request("textDocument/diagnostic", {"textDocument": {"uri": uri}})
+        assert report["kind"] == "full"
+        return codes(report["items"])
+
+    def all_pulled() -> dict[str, list[str]]:
+        report = client.request("workspace/diagnostic", {"previousResultIds": []})
+        return {item["uri"].rpartition("/")[2]: codes(item["items"]) for item in report["items"]}
+
+    assert pulled((folder / "user.coll").as_uri()) == []
+    assert all_pulled() == {"node.coll": [], "user.coll": []}
+    node = client.open(folder / "node.coll")
+    assert pulled(node) == []
+    client.change(node, "topology node { npu gpus[2] }\n")
+    assert pulled(node) == []
+    assert all_pulled() == {"node.coll": [], "user.coll": ["E0316"]}
+    client.change(node, "topology node { npu gpu[2 }\n")
+    assert pulled(node) == ["E0105"]
+    assert all_pulled() == {"node.coll": ["E0105"], "user.coll": []}
+    assert client.diagnostics == {}
+    assert set(client.asked) == {"workspace/diagnostic/refresh"}
+    assert client.close() == 0
+
+
 def test_files_that_are_opened_together_all_get_their_messages(client: Client, folder: Path) -> None:
     uris = [client.open(folder / f"{name}.coll", f"let a = {name}\n") for name in ("one", "two", "three")]
     for uri in uris:
@@ -114,6 +147,7 @@ def test_hover_and_definition(client: Client, uri: str) -> None:
     assert "9 NPUs, 24 links of 50GiB/s" in client.at("textDocument/hover", uri, 6, 20)["contents"]["value"]
     (own,) = client.at("textDocument/definition", uri, 6, 20)
     assert (own["uri"], own["range"]["start"]) == (uri, {"line": 3, "character": 9})
+    assert client.at("textDocument/declaration", uri, 6, 20) == [own]
     (library,) = client.at("textDocument/definition", uri, 6, 10)
     assert library["uri"].endswith("/collectives.coll")
     (module,) = client.at("textDocument/definition", uri, 0, 12)
@@ -225,6 +259,11 @@ def test_schedules_compile_from_their_lens(client: Client, folder: Path) -> None
     assert client.request("workspace/executeCommand", command) == "80.125us, 100.0% of ideal"
     (lens,) = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
     assert lens["command"]["title"] == "compile: 80.125us, 100.0% of ideal"
+    said = client.at("textDocument/hover", uri, 5, 10)["contents"]["value"]
+    assert said.endswith(
+        "80.125us, 100.0% of ideal\n\nLimit with these chunks: 80.125us, the links into npu[0, 0]. "
+        "Limit with any chunks: 80.125us, the links into npu[0, 0]."
+    )
     path.write_text(PROGRAM.replace("mesh2d", "mesh2e"))
     assert client.request("workspace/executeCommand", command) == "unknown topology or function 'mesh2e'"
     path.write_text(PROGRAM)

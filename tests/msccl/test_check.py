@@ -239,6 +239,23 @@ def test_a_threadblock_knows_only_what_came_before_the_step_that_it_waits_for(tm
     assert all("()" not in note.message for message in verdict.diagnostics for note in message.notes)
 
 
+def test_a_dependency_on_a_nop_waits_for_the_next_step_that_moves_the_counter(tmp_path):
+    """As in the kernel of the executor, which waits until the counter has at least the number of the step."""
+    file = star_all_gather_by_scratch()
+    _, second, third, keeper = file.gpus[0].tbs
+    later = Block().add("nop", ("i", -1), ("o", -1), 0, dep=(0, 0)).steps + keeper.steps
+    keeper.steps = [{**step, "s": number} for number, step in enumerate(later)]
+    second.steps[-1]["deps"] = third.steps[-1]["deps"] = 2
+    assert third.steps[0]["deps"] == 0  # the nop, and so the copy after it
+    assert check(tmp_path, file).ok
+    keeper.steps[1]["hasdep"] = 0  # now the last copy, which itself waits for what is received
+    verdict = check(tmp_path, file)
+    assert verdict.checks["contract"] == "ok"
+    assert verdict.checks["deadlock"] == "failed"
+    keeper.steps[2]["hasdep"] = 0
+    assert check(tmp_path, file).findings[0].code == "X0115"
+
+
 def test_a_dependency_through_another_gpu_orders(tmp_path):
     """What a message round trip orders is no race; without the trip it is one."""
     gpus = [Gpu((1, 2, 1)), Gpu((1, 2, 0))]

@@ -14,7 +14,7 @@ from collc.base.diagnostics import CheckFailed, UsageError
 from collc.msccl.check.symbolic import call_of
 from collc.msccl.running import over_tcp
 from collc.msccl.running.run_file import _load, run_file
-from collc.runtime import tcp, worker
+from collc.runtime import tcp
 from collc.runtime.rank_program import Call, RankProgram
 
 from .programs import GOOD, exchange, ring_all_reduce, write
@@ -71,12 +71,12 @@ def test_a_rank_that_fails_is_named(tmp_path, monkeypatch, number, message):
     """A rank that is killed, or stopped, after it has answered once: nothing hangs, and no result is given."""
     started, start, ask = [], over_tcp._start_worker, over_tcp._ask
 
-    def start_worker():
-        started.append(start())
+    def start_worker(prefix, module):
+        started.append(start(prefix, module))
         return started[-1]
 
     def ask_worker(process, values, data):
-        if "ports" in values and process is started[1]:
+        if "routes" in values and process is started[1]:
             os.kill(process.pid, number)
         return ask(process, values, data)
 
@@ -116,7 +116,7 @@ def test_a_message_that_is_too_long_is_refused(tmp_path):
     ours, theirs = tcp.socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        incoming = tcp._Incoming(ours, some_program(tmp_path))
+        incoming = tcp._Incoming(ours, some_program(tmp_path), 0, [])
         theirs.sendall(tcp.HEADER.pack(2**40))
         with pytest.raises(tcp.LinkError, match="1099511627776 bytes"):
             incoming.read()
@@ -128,4 +128,3 @@ def test_the_worker_loads_no_compiler():
     modules = set(made.stdout.split())
     assert "collc.runtime.worker" in modules
     assert modules <= {"collc", "collc.version"} | {name for name in modules if name.startswith("collc.runtime")}
-    assert worker.HOST == "127.0.0.1"

@@ -6,20 +6,24 @@ import base64
 import json
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from collc.passes.registry import Invert, PassContext, Synthesize
+from collc.pictures.device_groups import device_groups
 from collc.pictures.link_use import LinkUse, use_of_schedule
-from collc.pictures.moving_picture import clip_of, critical_path
-from collc.pictures.picture import MOST_MARKS, WIDTH
+from collc.pictures.moving_picture import Clip, clip_of, critical_path
+from collc.pictures.picture import MOST_MARKS, SERIES
+from collc.source.elaboration.elaborate import load_topology
 from collc.ten.demand import Demand
 from collc.ten.module import Module
-from collc.ten.schedule import LinkModel
+from collc.ten.network import Network
+from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from tests.pictures.test_schedule_pictures import planned, repeated
-from tests.support import all_gather, all_reduce, grid, ring
+from tests.support import all_gather, all_reduce, fully_connected, grid, ring
 
 
 def unpacked(column: list[Any]) -> list[int]:
@@ -34,37 +38,121 @@ def use(request: pytest.FixtureRequest) -> LinkUse:
 
 def test_rows_are_the_transfers(use: LinkUse) -> None:
     clip = clip_of(use, "a")
-    data = json.loads(clip.data)
+    data, shown = json.loads(clip.data), json.loads(clip.network)
     network = use.network
     assert clip.lists_rows
-    assert [begin * data["unit"] for begin in unpacked(data["begin"])] == use.begin.tolist()
+    assert (np.cumsum(unpacked(data["begin"])) * data["unit"]).tolist() == use.begin.tolist()
     kinds = [data["kinds"][kind] for kind in unpacked(data["kind"])]
     assert [kind[0] * data["unit"] for kind in kinds] == (use.free - use.begin).tolist()
     assert [kind[1] * data["unit"] for kind in kinds] == (use.arrive - use.begin).tolist()
-    lines = [data["lines"][line][:2] for line in unpacked(data["line"])]
+    lines = [shown["lines"][line][:2] for line in unpacked(data["line"])]
     assert lines == np.stack([network.source[use.link], network.target[use.link]], axis=1).tolist()
     names = [data["items"][item] for item in unpacked(data["item"])]
     assert names == [use.name(row) for row in range(len(use))]
-    assert [unpacked(column) for column in data["held"]] == [list(range(9)), list(range(9))]
-    places = [device[1:] for device in data["devices"]]
+    assert [unpacked(column) for column in data["held"]] == [[1] * 9, list(range(9))]
+    places = [device[1:] for device in shown["devices"]]
     assert len({tuple(place) for place in places}) == 9
 
 
-def test_many_rows_are_joined_and_no_link_is_idle_that_was_busy(use: LinkUse) -> None:
+def test_what_has_no_name_has_a_colour(use: LinkUse) -> None:
+    data = json.loads(clip_of(use, "a", named=False).data)
+    colors = np.array(unpacked(data["owner"]))[unpacked(data["item"])]
+    assert colors.tolist() == (use.owner % SERIES).tolist()
+    assert data["items"] is data["held"] is None
+    assert {len(kind) for kind in data["kinds"]} == {2}
+
+
+def check_parts(use: LinkUse, clip: Clip, line_of: list[int]) -> None:
+    """The levels of lines, and what devices have received, counted part by part. line_of: of each link; -1: inside."""
+    data, shown = json.loads(clip.data), json.loads(clip.network)
+    unit = data["unit"]
+    assert 207 * unit < use.time < 208 * unit
+    levels = np.zeros((len(shown["lines"]), 208))
+    for line, begin, kind in zip(
+        unpacked(data["line"]), np.cumsum(unpacked(data["begin"])).tolist(), unpacked(data["kind"]), strict=True
+    ):
+        length, _, level = data["kinds"][kind]
+        assert not levels[line, begin : begin + length].any()
+        levels[line, begin : begin + length] = level
+    expected = np.zeros_like(levels)
+    lines = np.array(line_of)[use.link]
+    for part in range(208):
+        inside = np.minimum(use.free, (part + 1) * unit) - np.maximum(use.begin, part * unit)
+        busy = np.bincount(lines + 1, np.maximum(0, inside), len(levels) + 1)[1:]
+        widest = np.minimum(shown["links"], 4)
+        expected[:, part] = 4 * np.ceil(busy * widest / (np.array(shown["links"]) * unit)) / widest
+    assert np.array_equal(levels, expected)
+    assert unpacked(data["carried"]) == np.bincount(lines + 1, minlength=len(levels) + 1)[1:].tolist()
+
+
+def test_many_rows_are_drawn_as_the_use_of_links(use: LinkUse) -> None:
     long = repeated(use, 16 * MOST_MARKS // len(use) + 1)
     clip = clip_of(long, "a")
     assert not clip.lists_rows
-    assert clip.notes == (f"of {len(long):,} transfers, those of a link that touch are drawn as one",)
+    assert clip.notes == (f"{len(long):,} transfers are drawn as the use of links in 208 parts of the time",)
+    network, shown = use.network, json.loads(clip.network)
+    line_of = {(source, target): k for k, (source, target, _) in enumerate(shown["lines"])}
+    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+    check_parts(long, clip, [line_of[pair] for pair in ends])
     data = json.loads(clip.data)
-    assert len(unpacked(data["begin"])) < len(long) / 2
-    covered = np.zeros((len(data["lines"]), WIDTH + 1), np.bool_)
-    for line, begin, kind in zip(*(unpacked(data[name]) for name in ("line", "begin", "kind")), strict=True):
-        covered[line, begin : begin + data["kinds"][kind][0]] = True
-    line_of = {(source, target): k for k, (source, target, _) in enumerate(data["lines"])}
-    for row in range(0, len(long), 97):
-        link = int(long.link[row])
-        line = line_of[int(long.network.source[link]), int(long.network.target[link])]
-        assert covered[line, int(long.begin[row]) // data["unit"]]
+    assert unpacked(data["received"]) == np.bincount(network.target[long.link], minlength=9).tolist()
+    arrived = np.reshape(unpacked(data["arrived"]), (9, 16))
+    for device in range(9):
+        arrive = np.sort(long.arrive[network.target[long.link] == device])
+        for k in range(16):
+            assert arrived[device, k] == arrive[-(-(k + 1) * len(arrive) // 16) - 1] // data["unit"]
+
+
+def loaded(network: Network) -> LinkUse:
+    """A transfer on each link, at different times."""
+    links = np.arange(network.link_count, dtype=np.int32)
+    rows = Transfers.of(np.zeros(len(links), np.int32), links, 10**6 * (links % 7).astype(np.int64))
+    module = Module("m", network, all_gather([0, 1]), LinkModel.STORE)
+    return use_of_schedule(module.with_schedule(RowSchedule(LinkModel.STORE, rows), ""))
+
+
+def test_a_large_network_is_drawn_by_node(tmp_path: Path) -> None:
+    program = tmp_path / "n.coll"
+    program.write_text("import std.clusters\ntopology t = dgx_h100(64)\n")
+    network = load_topology(program, "t", {})
+    use = loaded(network)
+    clip = clip_of(use, "a")
+    shown = json.loads(clip.network)
+    leaves = [f"leaf[{k}]" for k in range(8)]
+    assert [name for name, *_ in shown["devices"]] == [*(f"gpu[{n}, *]" for n in range(64)), *leaves, "spine"]
+    assert all(len(device) == 3 for device in shown["devices"])
+    assert shown["links"] == [1] * (2 * 64 * 8 + 2 * 8)
+    assert clip.notes[0].startswith("each circle is a group of NPUs, such as gpu[0, *], a line is as wide")
+    of = [*np.repeat(np.arange(64), 8), *range(64), *range(64, 73)]
+    line_of = {(source, target): k for k, (source, target, _) in enumerate(shown["lines"])}
+    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+    check_parts(use, clip, [line_of.get((of[a], of[b]), -1) for a, b in ends])
+    data = json.loads(clip.data)
+    assert unpacked(data["received"])[:64] == [8 + 16] * 64  # from the leaves; to NPUs and the switch inside
+
+
+@pytest.mark.parametrize(("most", "labels"), [(9, 9), (4, 3), (1, 1)])
+def test_groups_are_of_consecutive_nodes(most: int, labels: int) -> None:
+    network = grid(9, 2)
+    groups = device_groups(network, most, most)
+    assert groups.npu_groups == len(groups.labels) == labels
+    assert groups.labels[0] == ("npu[0, *]" if labels == 9 else "npu[0, *] …")
+    assert groups.of.tolist() == [npu // 2 // (9 // labels) for npu in range(18)]
+    few = groups.network_of(network)
+    assert few.link_count == 2 * (labels - 1)
+
+
+def test_a_network_of_many_links_is_drawn_by_groups() -> None:
+    """All of 100 NPUs are linked: 9,900 lines are too many."""
+    network = fully_connected(100)
+    use = loaded(network)
+    clip = clip_of(use, "a")
+    shown = json.loads(clip.network)
+    assert len(shown["devices"]) == 50
+    assert set(shown["links"]) == {4}
+    line_of = {(source, target): k for k, (source, target, _) in enumerate(shown["lines"])}
+    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+    check_parts(use, clip, [line_of.get((a // 2, b // 2), -1) for a, b in ends])
 
 
 @pytest.mark.parametrize("demand", [all_gather(list(range(6))), all_reduce(list(range(6)))])

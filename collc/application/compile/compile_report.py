@@ -192,7 +192,14 @@ class ScheduleReport:
         return f"<ScheduleReport {self.name}: {self.synthesizer}, {time}{steps}{ideal}, {self.checks_in_words()}>"
 
     def _repr_html_(self) -> str:
-        return html_of(table_of(COLUMNS, [self]), self.diagnostics)
+        """The row of the schedule, and its moving picture if its transfers can be drawn."""
+        from collc.pictures.link_use import drawn_use
+        from collc.pictures.moving_picture import clip_of
+        from collc.pictures.page import Moving, frame_of
+
+        use = None if self.module is None else drawn_use(self.module)[0]
+        frame = frame_of(Moving(self.name, [clip_of(use, self.name)])) if use else ""
+        return html_of(table_of(COLUMNS, [self]), self.diagnostics) + frame
 
 
 COLUMNS: Final[Sequence[Column[ScheduleReport]]] = (

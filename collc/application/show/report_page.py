@@ -19,7 +19,7 @@ from collc.base.units import format_time, percent, shown_bytes
 from collc.base.wording import in_short, plural
 from collc.msccl.inspecting import DrawnStep, Inspection
 from collc.pictures.charts import legend, rate_label
-from collc.pictures.link_use import LinkUse, use_of_simulation
+from collc.pictures.link_use import LinkUse, drawn_use, use_of_simulation
 from collc.pictures.moving_picture import clip_of
 from collc.pictures.network_picture import kind_label, network_picture
 from collc.pictures.page import Block, Facts, Figure, Moving, Page, Panel, Remarks, Section
@@ -28,7 +28,6 @@ from collc.pictures.schedule_pictures import SPANS, gantt_picture, load_map, ten
 from collc.simulation.bandwidth import bandwidths
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import MOST_LISTED
 from collc.version import __version__
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def subject_section(subject: Subject) -> Section:
     checked = sum(outcome == "ok" for outcome in subject.checks.values())
     badge = (f"failed: {', '.join(failed)}", "failed") if failed else (f"{checked} checks ok", "ok")
     panels = [Panel("Summary", _summary(subject))]
-    most = MOST_MARKS // 5  # 40 kB: the moving picture shows all
+    most = MOST_MARKS // 8  # 30 kB: the moving picture shows all
     if subject.network is not None:
         panels.append(Panel("Network", _network(subject.network)))
     if subject.use is not None and len(subject.use):
@@ -93,7 +92,7 @@ def subject_section(subject: Subject) -> Section:
                 ],
             ),
             Panel("Load", _load(subject.use)),
-            Panel("Utilisation", _utilisation_blocks(subject, subject.use)),
+            Panel("Utilisation", _utilisation_blocks(subject, subject.use, most)),
         ]
     if subject.threadblocks is not None:
         caption = "A row for each threadblock, a box for each of its steps; of large files the first GPUs."
@@ -103,7 +102,7 @@ def subject_section(subject: Subject) -> Section:
 
 def _moving_picture(subject: Subject, use: LinkUse) -> Moving:
     """The chunks on their way; beside them, on request, the messages of the fastest alternative."""
-    clips = [clip_of(use, "this schedule")]
+    clips = [clip_of(use, subject.name)]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
     clips += [clip_of(use_of_simulation(simulation), name, named=False) for name, simulation in simulated[:1]]
     return Moving("Chunks on their way", clips, _MOVING)
@@ -198,24 +197,24 @@ def load_picture(use: LinkUse) -> Picture:
 _UTILISATION: Final = f"Mean over {SPANS} equal parts of the time. Latencies during which a link is free do not count."
 
 
-def utilisation_picture(subject: Subject) -> Picture | None:
-    """The share of links in use over time, of the schedule and of its alternatives."""
+def utilisation_picture(subject: Subject, most: int = MOST_MARKS) -> Picture | None:
+    """The share of links in use over time, of the schedule and of its alternatives. most: markers."""
     use = subject.use
     if use is None or not len(use):
         return None
     curves = [("this schedule", use.time, use.utilisation(SPANS).tolist())]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
     curves += [(name, simulation.time_ps, simulation.utilisation(SPANS).tolist()) for name, simulation in simulated]
-    return utilisation_chart(curves, until=4 * use.time)
+    return utilisation_chart(curves, until=4 * use.time, most=most)
 
 
-def _utilisation_blocks(subject: Subject, use: LinkUse) -> list[Block]:
+def _utilisation_blocks(subject: Subject, use: LinkUse, most: int) -> list[Block]:
     """The share of links in use, of the schedule and its alternatives, and a table of their times."""
     caption = _UTILISATION
     if any(other.simulation is not None for other in subject.alternatives):
         caption += " Up to 4 times the time of the schedule; all are simulated, and messages queue at links."
         caption += " Direct links in the place of switches count as links." if use.network.unwound else ""
-    picture = utilisation_picture(subject)
+    picture = utilisation_picture(subject, most)
     blocks: list[Block] = [] if picture is None else [Figure(picture, caption)]
     if subject.alternatives:
         columns = ("algorithm", "time", "against this schedule", "remark")
@@ -278,8 +277,6 @@ def subject_of_schedule(
 
     network: of the program, whose switches the schedule may have replaced. progress: None without alternatives.
     """
-    from collc.pictures.link_use import use_of_schedule
-
     checks, notes = report.checks, module.notes
     reasons: Mapping[str, str] = {}
     ranks: tuple[RunRanks, ...] = ()
@@ -288,15 +285,7 @@ def subject_of_schedule(
         numbers, reasons = dict(report.summary), report.skipped
     else:
         numbers, ranks, notes = report.as_json(), report.ranks, report.notes
-    use, reason = None, "there is no schedule"
-    if module.schedule is not None and len(module.schedule) > MOST_LISTED:
-        count = len(module.schedule)
-        reason = f"{count} transfers are too many to draw; the network and the checks are shown"
-    elif module.schedule is not None:
-        try:
-            use, reason = use_of_schedule(module), ""
-        except ValueError as error:
-            reason = str(error)
+    use, reason = drawn_use(module)
     bounds: list[tuple[str, str, str, str]] = []
     time = numbers.get("time_ps")
     for key, name in (("bound", "of any schedule with these chunks"), ("ideal", "ideal: of any schedule at all")):
@@ -439,4 +428,4 @@ def _symbol(look: str, x: float, y: float) -> str:
 
 def _box(x: float, y: float, width: float, height: float, step: DrawnStep, color: int) -> str:
     shape = rect(x, y, width, height, _look(color) + (" awaited" if step.awaited else ""))
-    return mark(step.tip, shape + text(x + 3, y + 13, step.text, "tiny onfill" if color >= 0 else "tiny"))
+    return mark(step.tip, shape + text(x + 3, y + 13, step.text, "over tiny"))

@@ -75,11 +75,12 @@ MOST_MESSAGES: Final = 400_000
 
 @dataclass(frozen=True, eq=False)
 class Alternative:
-    """An algorithm with its simulation, or the reason why there is none."""
+    """An algorithm with its simulation, or the reason why there is none. module: with its schedule, if it has one."""
 
     name: str
     simulation: Simulation | None
     reason: str = ""
+    module: Module | None = None
 
     @property
     def time_ps(self) -> int | None:
@@ -105,7 +106,7 @@ def simulated_alternatives(module: Module, network: Network, progress: Progress)
                 other = _textbook(blank, standards, name)
             if not verify_schedule(other).ok:
                 raise CheckFailed(Diagnostic("S0401", f"the schedule of {name} is wrong"))
-            yield Alternative(name, simulated_module(other, ExactTiming(module.model)))
+            yield Alternative(name, simulated_module(other, ExactTiming(module.model)), module=other)
         except CollcError as error:
             yield Alternative(name, None, error.diagnostics[0].message if error.diagnostics else "it fails")
 

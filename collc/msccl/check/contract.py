@@ -332,7 +332,7 @@ class _Contract:
             report(used & ((offset < 0) | (end > size)), text, rule + "{buffer}", columns, breaks=True)
 
     def check_dependencies(self) -> None:
-        """Every dependency names a step of the same gpu that moves its counter: a real step with hasdep."""
+        """Every dependency names a step of the same gpu from which on its counter moves, at a real step with hasdep."""
         program, steps, gpu = self.program, self.program.steps, self.program.step_gpu
         report = partial(self.report_rows, "step", "X0115")
         depends, last = steps.depid >= 0, np.diff(program.gpu_first)[gpu] - 1
@@ -351,12 +351,15 @@ class _Contract:
         report("deps", outside, text, "0 .. {last}", columns, breaks=True)
         rows = np.flatnonzero(depends & ~missing & ~outside)
         target = program.tbs.first[on[rows]] + steps.deps[rows]
-        silent = (steps.hasdep[target] != 1) | (steps.kind[target] == StepKind.NOP)
+        moving = np.flatnonzero((steps.hasdep == 1) & (steps.kind != StepKind.NOP))  # the steps that move a counter
+        ends = program.tbs.first[on[rows] + 1]
+        silent = np.searchsorted(moving, target) == np.searchsorted(moving, ends)
         for row, awaited in list(zip(rows[silent].tolist(), target[silent].tolist(), strict=True))[:_SHOWN]:
-            nop = steps.kind[awaited] == StepKind.NOP
-            what = "is a nop, which moves no counter" if nop else 'has hasdep="0", so its counter does not move'
-            text = f"depends on step {steps.deps[row]} of threadblock {steps.depid[row]}, which {what}"
-            hint = f'set hasdep="1" on that step (line {steps.line[awaited]})'
+            text = (
+                f"depends on step {steps.deps[row]} of threadblock {steps.depid[row]}, and no step from that one on "
+                "moves the counter of the threadblock"
+            )
+            hint = f'set hasdep="1" on that step (line {steps.line[awaited]}), or on one after it if it is a nop'
             other = (("the step depended on", program.step_location(awaited, "hasdep")),)
             location = program.step_location(row, "depid")
             self.report("X0115", text, location, 'a step with hasdep="1"', also=other, hint=hint)

@@ -20,7 +20,7 @@ from collc.msccl.options import Profile, Protocol
 from collc.msccl.program import Program, Step
 from collc.msccl.step_times import step_edges
 from collc.runtime.replay import StepWaits, replay
-from collc.simulation.engine import Deadlock, simulate
+from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.routing import send_order
 from collc.simulation.tasks import Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
@@ -187,13 +187,21 @@ def fullest_pair(program: Program, network: Network, model: LinkModel) -> int:
 
 
 def replay_time(program: Program, network: Network, model: LinkModel) -> int:
-    """Picoseconds until the last step of a final program is done.
+    """Picoseconds until the last step of a final program is done. Raises as `program_simulation` does."""
+    return program_simulation(program, network, model).time
 
+
+def program_simulation(program: Program, network: Network, model: LinkModel, packet: int = 0) -> Simulation:
+    """The simulation of a final program, with a task for each step, by rank, threadblock and position.
+
+    packet: as in `Timing`.
     Raises Blocked if the program deadlocks with one chunk in each message, ValueError if links have no bandwidth.
     """
     placed = list_steps(program)
     try:
-        return simulate(network, _step_tasks(program, network, placed), ExactTiming(model, program.instances)).time
+        return simulate(
+            network, _step_tasks(program, network, placed), ExactTiming(model, program.instances, packet=packet)
+        )
     except Deadlock as error:
         step = int(error.waiting[0])
         message = f"threadblock {placed.threadblock[step]} of GPU {placed.rank[step]} blocks forever"

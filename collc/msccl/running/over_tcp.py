@@ -7,12 +7,12 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from collc.msccl.running.data import Array, RunData
 from collc.runtime.frames import read_frame, write_frame
 from collc.runtime.rank_program import Call, memory_bounds
 from collc.runtime.run_program import RunProgram
+from collc.runtime.tcp import Route
+
+HOST: Final = "127.0.0.1"
+"""The address of ranks on one machine."""
 
 SILENCE_SECONDS: Final = 60.0
 """How long a rank waits for a message. When one rank has ended, the others have as long again as it took, and twice
@@ -70,77 +74,108 @@ def run_over_tcp(program: RunProgram, data: RunData, merge: int, capacity: int) 
     memory, inplace = data.memory, data.call.inplace
     call = Call(memory.shape[1], memory.dtype.name, data.op, inplace, merge, capacity)
     memories = np.split(memory, memory_bounds(program, inplace=inplace)[1:-1].tolist())
-    workers = [_start_worker() for _ in memories]
-    try:
-        answers = _Conversation(workers).run(program, call, memories)
-        failed = [(rank, *failure) for rank, answer in enumerate(answers) if (failure := _failure(answer[0]))]
-        if failed:
-            rank, _, text = min(failed, key=lambda row: (row[1], row[0]))
-            raise CheckFailed(Diagnostic("X0209", f"rank {rank} of the run over TCP failed: {text}"))
-        for part, (_, content) in zip(memories, answers, strict=True):
-            part[:] = np.frombuffer(content, part.dtype).reshape(part.shape)
-        reports = [values for values, _ in answers]
-        seconds = max(values["ended"] for values in reports) - min(values["began"] for values in reports)
-        return TcpRun(seconds, sum(values["sent"] for values in reports))
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.communicate()
+    with Workers([()] * len(memories), HOST, SILENCE_SECONDS) as workers:
+        ports = workers.load(program, call)
+        ends = program.connections.key.tolist()
+        workers.connect([Route(HOST, ports[receiver], "", 0) for _, receiver, _ in ends], memories)
+        answers = workers.execute()
+    raise_if_failed(answers)
+    for part, (_, content) in zip(memories, answers, strict=True):
+        part[:] = np.frombuffer(content, part.dtype).reshape(part.shape)
+    reports = [values for values, _ in answers]
+    seconds = max(values["ended"] for values in reports) - min(values["began"] for values in reports)
+    return TcpRun(seconds, sum(values["sent"] for values in reports))
 
 
-_Answer = tuple[dict[str, Any], bytes]
-_Worker = subprocess.Popen[bytes]
+Answer = tuple[dict[str, Any], bytes]
+"""Of a worker: values, and the memory of its rank."""
 
 
-class _Conversation:
-    """What is said to the workers, in turns: all are spoken to, then all answer."""
+class Workers:
+    """A process for each rank. They are spoken to in turns: all of them, then all answer. At the end they are killed.
 
-    def __init__(self, workers: Sequence[_Worker]) -> None:
-        self._workers = workers
+    processes: by rank.
+    """
 
-    def run(self, program: RunProgram, call: Call, memories: Sequence[Array]) -> list[_Answer]:
-        begin = {"token": secrets.token_hex(16), "seconds": SILENCE_SECONDS, "call": asdict(call)}
+    def __init__(
+        self, prefixes: Sequence[Sequence[str]], host: str, seconds: float, module: str = "collc.runtime.worker"
+    ) -> None:
+        """prefixes: for each rank, the words before the command of its process. host: the address at which they listen.
+        seconds: how long they wait for a message. module: what they execute.
+        """
+        self._host, self._seconds = host, seconds
+        self.processes: list[subprocess.Popen[bytes]] = []
+        for prefix in prefixes:
+            self.processes.append(_start_worker(prefix, module))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+    def load(self, program: RunProgram, call: Call) -> list[int]:
+        """Give them a program. Returns their ports. Raises CheckFailed (X0209)."""
+        begin = {"token": secrets.token_hex(16), "seconds": self._seconds, "call": asdict(call), "host": self._host}
         file = program.to_bytes()
-        answers = self._turn([(begin | {"rank": rank}, file) for rank in range(len(memories))])
-        if not any(_failure(values) for values, _ in answers):
-            ports = {"ports": [values["port"] for values, _ in answers]}
-            answers = self._turn([(ports, memory.tobytes()) for memory in memories])
-        if not any(_failure(values) for values, _ in answers):
-            answers = self._turn([({}, b"") for _ in memories])
-        return answers
+        answers = self.turn([(begin | {"rank": rank}, file) for rank in range(len(self.processes))])
+        raise_if_failed(answers)
+        return [values["port"] for values, _ in answers]
 
-    def _turn(self, frames: Sequence[tuple[dict[str, Any], bytes]]) -> list[_Answer]:
+    def connect(self, routes: Iterable[Route], memories: Sequence[Array]) -> None:
+        """Let them connect. routes: of all connections. memories: of the ranks. Raises CheckFailed (X0209)."""
+        links = {"routes": [(number, *route) for number, route in enumerate(routes)]}
+        raise_if_failed(self.turn([(links, memory.tobytes()) for memory in memories]))
+
+    def execute(self, at: float = 0.0, *, moments: bool = False) -> list[Answer]:
+        """Let them execute the program once, on the memory that they were given, and wait for their answers.
+
+        at: the start, in seconds of the monotonic clock. moments: whether they tell when messages moved.
+        """
+        return self.turn([({"at": at, "moments": moments}, b"") for _ in self.processes])
+
+    def turn(self, frames: Sequence[tuple[dict[str, Any], bytes]]) -> list[Answer]:
         """The answers of all workers; those that say nothing for too long are killed."""
-        with ThreadPoolExecutor(len(self._workers)) as pool:
-            asked = [pool.submit(_ask, worker, *frame) for worker, frame in zip(self._workers, frames, strict=True)]
+        with ThreadPoolExecutor(len(self.processes)) as pool:
+            asked = [pool.submit(_ask, worker, *frame) for worker, frame in zip(self.processes, frames, strict=True)]
             began = time.monotonic()
             silent = [True] * len(asked)
             try:
                 wait(asked, return_when=FIRST_COMPLETED)
-                wait(asked, timeout=time.monotonic() - began + 2 * SILENCE_SECONDS)
+                wait(asked, timeout=time.monotonic() - began + 2 * self._seconds)
                 silent = [not answer.done() for answer in asked]
             finally:  # the pool waits for its threads, and these for the workers: after Ctrl-C, too
-                for worker in compress(self._workers, silent):
+                for worker in compress(self.processes, silent):
                     worker.kill()
             return list(map(_answer_of, asked, silent))
 
 
-def _start_worker() -> _Worker:
+def raise_if_failed(answers: Sequence[Answer]) -> None:
+    """Raise CheckFailed (X0209) if a rank failed, or waits for what does not come."""
+    failed = [(rank, *failure) for rank, answer in enumerate(answers) if (failure := _failure(answer[0]))]
+    if failed:
+        rank, _, text = min(failed, key=lambda row: (row[1], row[0]))
+        raise CheckFailed(Diagnostic("X0209", f"rank {rank} of the run over TCP failed: {text}"))
+
+
+def _start_worker(prefix: Sequence[str], module: str) -> subprocess.Popen[bytes]:
     # One thread for NumPy: ranks are many. With -P, nothing in the current folder is imported.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    code = "import sys; sys.path.append(sys.argv[1]); from collc.runtime.worker import main; main()"
-    command = [sys.executable, "-P", "-c", code, str(Path(__file__).parents[3])]
+    code = f"import sys; sys.path.append(sys.argv[1]); from {module} import main; main()"
+    command = [*prefix, sys.executable, "-P", "-c", code, str(Path(__file__).parents[3])]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
-def _ask(worker: _Worker, values: dict[str, Any], data: bytes) -> _Answer:
+def _ask(worker: subprocess.Popen[bytes], values: dict[str, Any], data: bytes) -> Answer:
     assert worker.stdin is not None
     assert worker.stdout is not None
     write_frame(worker.stdin, values, data)
     return read_frame(worker.stdout)
 
 
-def _answer_of(answer: Future[_Answer], silent: bool) -> _Answer:
+def _answer_of(answer: Future[Answer], silent: bool) -> Answer:
     try:
         return answer.result()
     except (OSError, EOFError):

@@ -102,8 +102,8 @@ def parse_partly(source: SourceFile) -> tuple[File, Sequence[Diagnostic]]:
 def read_between(source: SourceFile, start: int, end: int) -> tuple[Recovery, list[Token]]:
     """The parser of the text between two positions, which begins with a declaration, and its tokens."""
     table = load_table()
-    tokens = [*table.scanner.scan(source.text, start, end)][:-1]
+    tokens = [*table.scanner.scan(source.text, start, end)]
     recovery = Recovery(source, table, tokens, 0)
     with suppress(SourceError):
-        recovery.read()
-    return recovery, tokens
+        recovery.read(whole=False)
+    return recovery, tokens[:-1]

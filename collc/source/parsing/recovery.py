@@ -53,10 +53,10 @@ class Recovery:
         self._parser = Automaton(table, self._builder)
         self._doubtful: tuple[int, list[int], list[Any]] | None = None
 
-    def read(self) -> list[Diagnostic]:
-        """All errors of the file, in the order of their places."""
+    def read(self, *, whole: bool = True) -> list[Diagnostic]:
+        """All errors of the file, in the order of their places. whole: whether the file ends with the last token."""
         position = 0
-        while position < len(self._tokens) and len(self.problems) < MAX_ERRORS:
+        while position < len(self._tokens) - (not whole) and len(self.problems) < MAX_ERRORS:
             token = self._tokens[position]
             if position < self._first or (token.kind != t.WRONG and self._parser.accepts(token)):
                 doubtful = self._begins_line_with_statement(position)

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import trailing_zeros
+from collc.graph.edge_colouring import colour_edges
 from collc.synthesis.symmetric.group import Group
 from collc.ten.arrays import Int64Array
 
@@ -51,7 +51,7 @@ def open_shop(counts: Int64Array, seed: int) -> HopBlocks:
         starts = _rotate(counts, rng.permutation(len(counts)), steps)
         if starts is not None:
             return _unroll(counts, starts, steps)
-    return _colour_edges(counts, steps)
+    return _colour_edges(counts)
 
 
 def _rotate(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | None:
@@ -87,38 +87,12 @@ def _unroll(counts: Int64Array, starts: Int64Array, steps: int) -> HopBlocks:
     return HopBlocks(message[order], step[order], generator[order], hops[order])
 
 
-def _colour_edges(counts: Int64Array, steps: int) -> HopBlocks:
-    """A step (colour) for one hop after another; if none is free on both sides, two are swapped along a path."""
-    messages = len(counts)
-    partner: list[dict[int, int]] = [{} for _ in range(sum(counts.shape))]  # by message or generator, and by step
-    free = [(1 << steps) - 1] * len(partner)
-
-    def toggle(a: int, b: int, step: int) -> None:
-        for vertex, other in ((a, b), (b, a)):
-            free[vertex] ^= 1 << step
-            if partner[vertex].pop(step, None) is None:
-                partner[vertex][step] = other
-
-    def swap(vertex: int, first: int, second: int) -> None:
-        """Frees a step of a vertex: it and another, which is free, are swapped along the alternating path."""
-        path: list[tuple[int, int, int]] = []
-        step = first
-        while step in partner[vertex]:
-            path.append((vertex, partner[vertex][step], step))
-            vertex, step = partner[vertex][step], first + second - step
-        for a, b, step in path:
-            toggle(a, b, step)
-        for a, b, step in path:
-            toggle(a, b, first + second - step)
-
-    pairs: list[tuple[int, int]] = [(message, generator) for message, generator in np.argwhere(counts).tolist()]
-    for message, generator in pairs:
-        other = messages + generator
-        for _ in range(int(counts[message, generator])):
-            if not free[message] & free[other]:
-                swap(other, trailing_zeros(free[message]), trailing_zeros(free[other]))
-            toggle(message, other, trailing_zeros(free[message] & free[other]))
-    rows = [(m, step, g - messages) for m, row in enumerate(partner[:messages]) for step, g in sorted(row.items())]
+def _colour_edges(counts: Int64Array) -> HopBlocks:
+    """A step (colour) for each hop (edge) of a message over a generator."""
+    message, generator = np.nonzero(counts)
+    times = counts[message, generator]
+    edges: list[tuple[int, int]] = np.repeat(np.column_stack([message, generator]), times, axis=0).tolist()
+    rows = sorted((m, step, g) for (m, g), step in zip(edges, colour_edges(edges), strict=True))
     table = np.array(rows, np.int64).reshape(-1, 3)
     return HopBlocks(table[:, 0], table[:, 1], table[:, 2], np.ones(len(table), np.int64))
 

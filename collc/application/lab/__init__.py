@@ -1,0 +1,1 @@
+"""`collc lab`: schedules that run over links which one can measure."""

@@ -1,0 +1,218 @@
+"""A network on one Linux machine: a namespace for each device, and a rate-limited virtual cable for each link.
+
+A namespace lives as long as a process in it, and cables as long as their namespaces. No namespace has a name, and
+nothing is made in the one of the machine. The kernel kills the processes when collc ends, however it ends, so that
+nothing is left to clean up.
+
+Each link, in one direction, is a veth pair of its own, whose sending end has a token bucket (tc-tbf); what TCP sends
+back, acknowledgements, goes the other way over the same pair, without a limit. Each path of links has two addresses,
+of its ends, and routes along its links in both directions. All devices have the same hardware address, so that none
+has to be resolved. Between the ends the kernel forwards packets.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from ipaddress import IPv4Address
+from typing import Final, Self
+
+import numpy as np
+
+from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.simulation.routing import shortest_routes
+from collc.ten.network import Network
+
+LinkPath = tuple[int, ...]
+"""Numbers of links, in order."""
+
+MTU: Final = 9000
+"""Bytes of a packet. Smaller ones cost the machine more time, larger ones are sent in larger bursts."""
+
+WIRE: Final = Fraction(MTU + 14, MTU - 52)
+"""Bytes on the wire for each byte of data: Ethernet's header counts, and those of IP and TCP with time stamps."""
+
+LAG: Final = Fraction(5, 1000)
+"""Seconds by which a busy machine may be late to send a packet without a loss of rate. As many seconds a link that was
+idle sends at once, if that is more than one packet.
+"""
+
+_PROGRAMS: Final = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
+_HARDWARE: Final = "02:00:00:00:00:01"
+_FIRST_ADDRESS: Final = int(IPv4Address("10.0.0.0"))
+_OWN_NAMESPACE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net")
+"""Before a command: it runs in a namespace of its own, and is killed when its parent ends."""
+
+DEVICE: Final = "d0"
+"""The device that has the one address of an NPU."""
+
+NPU_COMMAND: Final = _OWN_NAMESPACE
+_FORWARD: Final = "echo 1 > /proc/sys/net/ipv4/ip_forward && echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter"
+FORWARDING_COMMAND: Final = (*_OWN_NAMESPACE, "sh", "-c", f'{_FORWARD} && exec "$0" "$@"')
+"""Before the command of a device that forwards packets, whichever link they come from."""
+
+
+def check_machine() -> None:
+    """Raise UsageError (X0210) if this machine, or this user, cannot make networks."""
+    hint = "run it as root, or as 'unshare --map-root-user collc lab ...'"
+    if sys.platform != "linux":
+        raise _cannot(f"needs Linux, and this is {sys.platform}", "")
+    missing = {package for name, package in (_PROGRAMS | {"setpriv": "util-linux"}).items() if not shutil.which(name)}
+    if missing:
+        raise _cannot(f"needs programs that are missing: install {' and '.join(sorted(missing))}", "")
+    tried = subprocess.run([*_OWN_NAMESPACE, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        raise _cannot(f"may not make network namespaces: {tried.stderr.strip()}", hint)
+
+
+def _cannot(why: str, hint: str) -> UsageError:
+    return UsageError(Diagnostic("X0210", f"'collc lab' {why}", hint=hint))
+
+
+class Switches:
+    """The processes in whose namespaces packets are forwarded. processes: by device."""
+
+    def __init__(self, devices: Iterable[int]) -> None:
+        """Raise CheckFailed (X0211) if one cannot be started."""
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        for device in devices:
+            self.processes[device] = subprocess.Popen(
+                [*FORWARDING_COMMAND, "sh", "-c", "echo ready && exec cat"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> Self:
+        for process in self.processes.values():
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            if said != b"ready\n":
+                raise CheckFailed(Diagnostic("X0211", f"a switch cannot forward: {said.decode().strip()}"))
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.communicate()
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedNetwork:
+    """A network, the process in whose namespace each device is, and the bytes per second of data on each kind of link.
+
+    Its kinds of links have the bandwidths that the links shall have.
+    """
+
+    network: Network
+    processes: Mapping[int, int]
+
+    def build(self, paths: Sequence[LinkPath]) -> None:
+        """Make the links of some paths, and the routes along them. Raises CheckFailed (X0211) if that fails."""
+        links = sorted({link for path in paths for link in path})
+        self._run(self._cables(links), self._routes(paths), self._limits(links))
+
+    def build_for_all(self) -> None:
+        """Make links such that all NPUs reach one another by one address each, over shortest paths.
+
+        For programs that know no paths. NPUs forward, too, and what comes back takes links, too. Raises CheckFailed
+        (X0211) if that fails, NoRoute if there is no path.
+        """
+        npus = self.network.npus
+        source, target = (ends.reshape(-1) for ends in np.meshgrid(npus, npus, indexing="ij"))
+        apart = source != target
+        routes, numbers = shortest_routes(self.network, source[apart], target[apart])
+        next_link: dict[tuple[int, int], int] = {}
+        for number, last in zip(numbers.tolist(), target[apart].tolist(), strict=True):
+            for link in routes.links[routes.offsets[number] : routes.offsets[number + 1]].tolist():
+                next_link.setdefault((int(self.network.source[link]), last), link)
+        links = sorted(set(next_link.values()))
+        commands = self._cables_up(links)
+        address_of = {npu: str(IPv4Address("10.255.0.0") + rank) for rank, npu in enumerate(npus.tolist())}
+        for npu, address in address_of.items():
+            commands[npu, "ip"] += [
+                f"link add {DEVICE} type veth peer name {DEVICE}p",
+                f"address add {address}/32 dev {DEVICE}",
+                f"link set dev {DEVICE}p up",
+                f"link set dev {DEVICE} up",
+            ]
+        for (device, last), link in next_link.items():
+            own = f" src {address_of[device]}" if device in address_of else ""
+            commands[device, "ip"].append(f"route add {address_of[last]}/32 dev {_name(link)}{own}")
+        self._run(self._cables(links), commands, self._limits(links))
+
+    def _run(self, *stages: _Commands) -> None:
+        for commands in stages:
+            for (device, program), lines in commands.items():
+                self._batch(device, program, lines)
+
+    @staticmethod
+    def addresses(path_number: int) -> tuple[str, str]:
+        """The addresses of the sender and of the receiver of a path."""
+        first = IPv4Address(_FIRST_ADDRESS + 2 * path_number)
+        return str(first), str(first + 1)
+
+    def take_away(self, link: int) -> None:
+        """Let a link that was made carry nothing from now on. Raises CheckFailed (X0211) if that fails."""
+        self._batch(int(self.network.source[link]), "ip", [f"link set dev {_name(link)} down"])
+
+    def _cables(self, links: Sequence[int]) -> _Commands:
+        commands: _Commands = defaultdict(list)
+        for link in links:
+            ends = f"mtu {MTU} address {_HARDWARE}"
+            source, target = self._ends(link)
+            peer = f"peer name {_name(link)} {ends} netns {self.processes[target]}"
+            commands[source, "ip"].append(f"link add {_name(link)} {ends} type veth {peer}")
+        return commands
+
+    def _cables_up(self, links: Sequence[int]) -> _Commands:
+        commands: _Commands = defaultdict(list)
+        for link in links:
+            for device in self._ends(link):
+                commands[device, "ip"].append(f"link set dev {_name(link)} addrgenmode none arp off up")
+        return commands
+
+    def _routes(self, paths: Sequence[LinkPath]) -> _Commands:
+        commands = self._cables_up(sorted({link for path in paths for link in path}))
+        for number, path in enumerate(paths):
+            source, target = self.addresses(number)
+            own = ((self._ends(path[0])[0], source, path[0]), (self._ends(path[-1])[1], target, path[-1]))
+            for device, address, link in own:
+                commands[device, "ip"].append(f"address add {address}/32 dev {_name(link)}")
+            for link in path:
+                for device, address in zip(self._ends(link), (target, source), strict=True):
+                    commands[device, "ip"].append(f"route add {address}/32 dev {_name(link)}")
+        return commands
+
+    def _limits(self, links: Sequence[int]) -> _Commands:
+        commands: _Commands = defaultdict(list)
+        for link in links:
+            bandwidth = self.network.kinds[int(self.network.kind[link])].bandwidth
+            assert bandwidth is not None
+            burst = max(MTU + 14, round(bandwidth * LAG))
+            limit = f"tbf rate {round(8 * bandwidth * WIRE)}bit burst {burst} limit 64mb"
+            commands[self._ends(link)[0], "tc"].append(f"qdisc add dev {_name(link)} root {limit}")
+        return commands
+
+    def _ends(self, link: int) -> tuple[int, int]:
+        return int(self.network.source[link]), int(self.network.target[link])
+
+    def _batch(self, device: int, program: str, lines: Sequence[str]) -> None:
+        command = ["nsenter", f"--net=/proc/{self.processes[device]}/ns/net", program, "-batch", "-"]
+        done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
+        if done.returncode:
+            what = f"the network of the lab cannot be made: {(done.stderr or done.stdout).strip()}"
+            raise CheckFailed(Diagnostic("X0211", what))
+
+
+_Commands = dict[tuple[int, str], list[str]]
+"""Lines for `ip -batch` and `tc -batch`, by device and program."""
+
+
+def _name(link: int) -> str:
+    return f"l{link}"

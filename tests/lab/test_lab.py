@@ -1,0 +1,211 @@
+"""`collc lab`: schedules that run over namespaces and rate-limited links. No test says how fast."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from collc.application.lab.lab import run_lab
+from collc.base.diagnostics import UsageError
+from collc.command.cli import main
+from collc.lab import emulated_network
+from collc.lab.emulated_network import EmulatedNetwork, check_machine
+from collc.simulation.engine import simulate
+from collc.simulation.tasks import Edges, Routes, TaskGraph
+from collc.simulation.timing import ExactTiming
+from collc.ten.network import LinkKind
+from tests.support import network
+
+PROGRAM = """
+import std.topologies
+import std.collectives
+topology mesh = mesh2d(2, 2, bandwidth: 50GiB/s, latency: 0.5us)
+topology star = switched(3, bandwidth: 50GiB/s, latency: 0.5us)
+schedule gather on mesh { run all_gather(mesh.npus, size: 4MiB) }
+schedule sum on star { run all_reduce(star.npus, size: 3MiB) }
+"""
+
+
+def why_not() -> str:
+    try:
+        check_machine()
+    except UsageError as error:
+        return error.diagnostics[0].message
+    return ""
+
+
+needs_a_lab = pytest.mark.skipif(bool(why_not()), reason=f"NO LAB: {why_not()}")
+
+
+@pytest.fixture
+def program(tmp_path) -> Path:
+    path = tmp_path / "p.coll"
+    path.write_text(PROGRAM)
+    return path
+
+
+def processes_with(mark: str) -> int:
+    """How many processes have this in their environment."""
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            count += mark.encode() in path.read_bytes()
+        except OSError:
+            continue
+    return count
+
+
+@needs_a_lab
+def test_a_schedule_over_links_of_this_machine(program, tmp_path, capsys):
+    page = tmp_path / "lab.html"
+    words = ["lab", str(program), "--schedule", "gather", "--seconds", "0.2", "--runs", "2", "--rate", "80Mb/s"]
+    assert main([*words, "--json", "--output", str(page)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["ok"] for row in found["algorithms"]] == [True]
+    assert found["algorithms"][0]["predicted_s"] == pytest.approx(0.2, rel=1e-3)
+    assert found["share_of_bandwidth"] == pytest.approx(80e6 / 8 / (8 * 50 * 2**30))
+    assert len(found["links"]) == 8
+    assert sum(row["planned_ps"] for row in found["links"]) == pytest.approx(1.2e12, rel=0.01)
+    assert "Links over time" in page.read_text()
+
+
+@pytest.mark.slow
+@needs_a_lab
+def test_switches_forward_and_textbook_algorithms_run_beside(program, capsys):
+    words = ["lab", str(program), "--schedule", "sum", "--seconds", "0.2", "--runs", "1", "--textbook", "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["algorithm"] for row in found["algorithms"] if row["ok"]} > {"ring"}
+    assert any(row["link"].endswith("-> hub") for row in found["links"])
+
+
+@pytest.mark.slow
+@needs_a_lab
+def test_a_link_that_is_taken_away_is_named(program, capsys):
+    link = "npu[0, 0] -> npu[0, 1]"
+    words = ["lab", str(program), "--schedule", "gather", "--seconds", "1", "--rate", "80Mb/s", "--at", "0.2s"]
+    assert main([*words, "--fail", f"link {link}"]) == 4
+    assert f"error[X0212]: link {link} carries nothing: what rank 0 sent to rank 1" in capsys.readouterr().err
+    assert main([*words, "--fail", "link npu[0, 0] -> npu[1, 1]"]) == 2
+    assert "error[X0213]: the schedule uses no link" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@needs_a_lab
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_when_the_lab_is_killed(program, number):
+    words = ["lab", str(program), "--schedule", "sum", "--seconds", "30", "--rate", "8Mb/s"]
+    mark = f"COLLC_MARK={uuid4()}"
+    lab = subprocess.Popen(
+        [sys.executable, "-m", "collc", *words],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=os.environ | dict([mark.split("=")]),
+    )
+    while processes_with(mark) < 5:  # collc, three ranks and the switch
+        assert lab.poll() is None
+        time.sleep(0.05)
+    os.kill(lab.pid, number)
+    assert lab.wait(20) != 0
+    deadline = time.monotonic() + 20
+    while processes_with(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes_with(mark)
+
+
+def test_machines_without_networks(monkeypatch, program):
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in ("ip", "tc") else f"/bin/{name}")
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(UsageError, match="needs programs that are missing: install iproute2"):
+        run_lab(program, None, lambda *_: None)  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(emulated_network, "_OWN_NAMESPACE", ("sh", "-c", "echo not permitted >&2; exit 1"))
+    with pytest.raises(UsageError, match="may not make network namespaces: not permitted"):
+        check_machine()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(UsageError, match="needs Linux, and this is darwin"):
+        check_machine()
+
+
+def test_routes_lead_along_the_links_of_a_path_in_both_directions(monkeypatch):
+    """NPU 0 to NPU 1 over switches 2 and 3: link 0, 1, 2."""
+    kind = LinkKind(0, Fraction(10**6))
+    net = network(2, [(0, 2, kind), (2, 3, kind), (3, 1, kind)], switches=2)
+    lines: dict[int, list[str]] = {}
+
+    def keep(self, device, program, commands):
+        lines.setdefault(device, []).extend(commands)
+
+    monkeypatch.setattr(EmulatedNetwork, "_batch", keep)
+    EmulatedNetwork(net, {0: 100, 1: 101, 2: 102, 3: 103}).build([(0, 1, 2)])
+    routes = {device: [line for line in own if line.startswith("route")] for device, own in lines.items()}
+    assert routes == {
+        0: ["route add 10.0.0.1/32 dev l0"],
+        1: ["route add 10.0.0.0/32 dev l2"],
+        2: ["route add 10.0.0.0/32 dev l0", "route add 10.0.0.1/32 dev l1"],
+        3: ["route add 10.0.0.0/32 dev l1", "route add 10.0.0.1/32 dev l2"],
+    }
+    assert any("tbf rate 8059008bit burst 9014 " in line for line in lines[2])
+    assert not any("tbf" in line for line in lines[1])
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"), [((4, 2), 100 + 500_000), ((2, 4), 200 + 500_000), ((2, 2), 200 + 500_000)]
+)
+def test_switches_send_on_what_has_come(rates, expected):
+    """A message of 10**6 bytes in packets of 400, in ps: the first packet on the first link, all on the slower one."""
+    kinds = [LinkKind(0, Fraction(rate * 10**12)) for rate in rates]
+    net = network(2, [(0, 2, kinds[0]), (2, 1, kinds[1])], switches=1)
+    graph = TaskGraph(
+        size=np.array([10**6]),
+        route=np.zeros(1, np.int32),
+        duration=np.zeros(1, np.int64),
+        source=np.array([0], np.int32),
+        target=np.array([1], np.int32),
+        routes=Routes.of([(0, 1)]),
+        edges=Edges.of([]),
+    )
+    assert simulate(net, graph, ExactTiming(packet=400)).time == expected
+    assert simulate(net, graph, ExactTiming()).time == sum(10**6 // rate for rate in rates)
+
+
+def test_all_npus_reach_one_another_by_one_address(monkeypatch):
+    """A line of three NPUs: the one between forwards, and each link takes what goes its way."""
+    kind = LinkKind(0, Fraction(10**6))
+    net = network(3, [(0, 1, kind), (1, 0, kind), (1, 2, kind), (2, 1, kind)])
+    lines: dict[int, list[str]] = {}
+
+    def keep(self, device, program, commands):
+        lines.setdefault(device, []).extend(commands)
+
+    monkeypatch.setattr(EmulatedNetwork, "_batch", keep)
+    EmulatedNetwork(net, {0: 100, 1: 101, 2: 102}).build_for_all()
+    routes = {device: sorted(line for line in own if line.startswith("route")) for device, own in lines.items()}
+    assert routes == {
+        0: [f"route add 10.255.0.{last}/32 dev l0 src 10.255.0.0" for last in (1, 2)],
+        1: ["route add 10.255.0.0/32 dev l1 src 10.255.0.1", "route add 10.255.0.2/32 dev l2 src 10.255.0.1"],
+        2: [f"route add 10.255.0.{last}/32 dev l3 src 10.255.0.2" for last in (0, 1)],
+    }
+
+
+@pytest.mark.slow
+@needs_a_lab
+def test_gloo_beside_a_schedule(program, capsys):
+    """If PyTorch is not installed, the row says so."""
+    assert (
+        main(["lab", str(program), "--schedule", "gather", "--seconds", "0.2", "--runs", "1", "--gloo", "--json"]) == 0
+    )
+    row = json.loads(capsys.readouterr().out)["algorithms"][1]
+    assert row["algorithm"] == "gloo"
+    assert (row["reason"] == "PyTorch is not installed") == (row["measured_s"] is None)
