@@ -99,6 +99,7 @@ def test_groups_of_a_kind_have_one_plan(planner: collc.Planner) -> None:
     assert answers[2].ranks[0] != answers[1].ranks[0]
 
 
+@pytest.mark.slow
 def test_roots_are_renamed(planner: collc.Planner) -> None:
     npus = [4, 8, 3, 5]
     answers = [planner.plan("broadcast", npus=npus, root=root, **SMALL) for root in (0, 2)]
@@ -132,6 +133,7 @@ def test_answers_depend_on_the_request_alone() -> None:
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 def test_files_are_those_of_the_plan_and_their_ranks_are_given(planner: collc.Planner, tmp_path: Path) -> None:
     npus = [8, 5, 7, 4]
     answer = planner.plan("all_gather", npus=npus, runtime="msccl", **SMALL)
@@ -142,6 +144,7 @@ def test_files_are_those_of_the_plan_and_their_ranks_are_given(planner: collc.Pl
     assert sorted(rank for rank in answer.ranks[0] if rank is not None) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_plans_on_disk_are_shared_and_damaged_ones_are_made_again(tmp_path: Path) -> None:
     ring = collc.Network.of("ring", 4, bandwidth="50GiB/s", latency="0.5us")
     ask = {"size": "4MiB", "chunks": 1, "runtime": "msccl"}
