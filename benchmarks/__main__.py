@@ -1,8 +1,10 @@
 """`python -m benchmarks [SUITE ...] [--only WORD] [--large]`: print one table of all cases; each runs in its own
 process. `python -m benchmarks auto` compares auto with all other synthesizers instead (benchmarks/auto.py);
 `python -m benchmarks compare [WORD]` prints the evaluations of the thesis (benchmarks/compare.py),
-`python -m benchmarks training [WORD]` its training times (benchmarks/training.py), and
-`python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py).
+`python -m benchmarks training [WORD]` its training times (benchmarks/training.py),
+`python -m benchmarks failures [WORD]` collectives after a failure (benchmarks/failures.py),
+`python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py), and
+`python -m benchmarks lab` measured times of schedules against their plans (benchmarks/lab.py).
 
 Times do not include the compilation of kernels. seconds: wall clock; cpu: CPU time of all threads; the smaller one is
 compared with the target. MiB: peak memory of the process. LB: lower bound.
@@ -18,7 +20,7 @@ import sys
 from dataclasses import asdict
 from importlib import import_module
 
-from benchmarks import auto, compare, endpoints, training
+from benchmarks import auto, compare, endpoints, failures, lab, training
 from benchmarks.case import Case, Result
 
 SUITES: tuple[str, ...] = (
@@ -94,6 +96,10 @@ def main() -> int:
         return auto.main(sys.argv[2:])
     if sys.argv[1:2] == ["endpoints"]:
         return endpoints.main(sys.argv[2:])
+    if sys.argv[1:2] == ["failures"]:
+        return failures.main(sys.argv[2:])
+    if sys.argv[1:2] == ["lab"]:
+        return lab.main(sys.argv[2:])
     if sys.argv[1:2] == ["compare"]:
         return compare.main(sys.argv[2:])
     if sys.argv[1:2] == ["training"]:

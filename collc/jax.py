@@ -17,12 +17,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from numpy.typing import NDArray
 
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import Schedules
 from collc.spmd.hlo import check_permutes
-from collc.spmd.permutations import Column, Plan, plan_of
+from collc.spmd.permutations import Plan, Rows, plan_of
 from collc.spmd.slices import order_of
 
 Schedule = str | os.PathLike[str] | RunProgram
@@ -105,10 +107,10 @@ def check(compiled: Any, schedule: Schedule) -> int:
     Raises ValueError if XLA changed what moves: other permutations than those of the schedule, other numbers of rows,
     or more of them one after the other. Returns the number of permutations.
     """
-    (_, program), *others = _files(schedule)
-    if others:
-        raise ValueError(f"{_name(schedule)}: {len(others) + 1} files, but there must be one")
-    return check_permutes(compiled if isinstance(compiled, str) else compiled.as_text(), _plan(program))
+    files = _files(schedule)
+    if len(files) != 1:
+        raise ValueError(f"{_name(schedule)}: {len(files)} files, but there must be one")
+    return check_permutes(compiled if isinstance(compiled, str) else compiled.as_text(), _plan(files[0][1]))
 
 
 def _call(
@@ -142,36 +144,38 @@ def _call(
 
 
 def _run(plan: Plan, source: jax.Array, axis_name: AxisName, reduction: Reduction) -> jax.Array:
-    """Execute the permutations and the work of a plan. Returns the rows of the output."""
-    places, table = plan.table()
-    mine = lax.dynamic_index_in_dim(table, lax.axis_index(axis_name), keepdims=False, allow_negative_indices=False)
+    """Execute a plan on the rows of the input. Returns the rows of the output.
 
-    def at(column: Column) -> Any:
-        return lax.index_in_dim(mine, places[column], keepdims=False) if column in places else column[0]
+    All rows that a level sends are one gather, on which all its writes depend, so that XLA writes without a copy.
+    """
+    rank = lax.axis_index(axis_name)
 
-    def rows(first: Column, count: int) -> jax.Array:
-        return lax.dynamic_slice_in_dim(memory, at(first), count, allow_negative_indices=False)
+    def own(table: NDArray[Any]) -> Any:
+        if (table == table[0]).all():
+            return table[0]
+        return lax.dynamic_index_in_dim(table, rank, keepdims=False, allow_negative_indices=False)
 
-    def store(new: jax.Array, target: Column, lengths: Column) -> jax.Array:
-        if min(lengths) < len(new):
-            inside = jnp.arange(len(new)).reshape(-1, *[1] * (new.ndim - 1)) < at(lengths)
-            new = jnp.where(inside, new, rows(target, len(new)))
-        return lax.dynamic_update_slice_in_dim(memory, new, at(target), 0, allow_negative_indices=False)
+    def read(rows: Rows) -> jax.Array:
+        return memory.at[own(np.where(rows < plan.rows, rows, 0))].get(mode="promise_in_bounds")
+
+    def write(rows: Rows, data: jax.Array) -> jax.Array:
+        return memory.at[own(rows)].set(data, mode="drop", unique_indices=True)
 
     memory = jnp.zeros((plan.rows, *source.shape[1:]), source.dtype)
-    memory = lax.dynamic_update_slice_in_dim(memory, source, at(plan.source), 0)
+    memory = lax.dynamic_update_slice_in_dim(memory, source, own(plan.source)[0], 0)
     for level in plan.levels:
-        arrived = [lax.ppermute(rows(p.first, max(p.lengths)), axis_name, p.pairs) for p in level.permutations]
-        for new, permutation in zip(arrived, level.permutations, strict=True):
-            memory = store(new, permutation.into, permutation.lengths)
+        if level.permutations:
+            parts = jnp.split(read(level.sends), np.cumsum([each.length for each in level.permutations[:-1]]))
+            moves = zip(parts, level.permutations, strict=True)
+            arrived = [lax.ppermute(part, axis_name, permutation.pairs) for part, permutation in moves]
+            memory = write(level.receives, jnp.concatenate(arrived))
         for work in level.work:
-            count = max(work.lengths)
-            new = rows(work.first, count)
-            if any(work.reduces):
-                reduced = reduction(new, rows(work.second, count))
-                new = reduced if all(work.reduces) else jnp.where(at(work.reduces), reduced, new)
-            memory = store(new, work.target, work.lengths)
-    return rows(plan.target, plan.blocks[1] * plan.chunks)
+            data = read(work.first)
+            if work.reduces.any():
+                reduces = own(work.reduces).reshape(-1, *[1] * (data.ndim - 1))
+                data = jnp.where(reduces, reduction(data, read(work.second)), data)
+            memory = write(work.target, data)
+    return lax.dynamic_slice_in_dim(memory, own(plan.target)[0], plan.blocks[1] * plan.chunks)
 
 
 def _name(schedule: Schedule) -> str:

@@ -19,7 +19,7 @@ from collc.base.tables import Table
 from collc.pictures.link_use import use_of_schedule
 from collc.pictures.moving_picture import clip_of
 from collc.pictures.network_picture import drawn_network, network_picture
-from collc.pictures.page import Moving, Page, Panel, Section
+from collc.pictures.page import Moving, moving_page
 from collc.pictures.picture import WIDTH
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program
@@ -31,13 +31,11 @@ MOVES: Final = re.compile(r"`([\w-]+)\.coll`:\n\n```coll moving\n(.*?)^```\n", r
 """A program of a page whose schedules the site shows as they move: its name and its text."""
 
 _STYLE: Final = """<style>
-header, footer, section > h2, section > p, h3, [role=tablist] {{ display: none }}
-body, main, figure.moving {{ margin: 0; padding: 4px }}
 .stage {{ overflow: hidden }}
-.stage canvas {{ width: {width}%; max-width: none; max-height: none; margin: 0 0 0 {left}% }}
+.stage canvas {{ width: {width}%; margin: 0 0 0 {left}% }}
 </style>
 </head>"""
-"""Leaves the picture alone on its page; a narrow network fills the page."""
+"""A narrow network fills the page."""
 
 _PAGE_WIDTH: Final = 700
 """Pixels of the text of a page."""
@@ -56,8 +54,8 @@ class MovingPage:
         layout = drawn_network(module.network).layout
         reach = max(abs(x - WIDTH / 2) for x, _ in layout.points.values()) + layout.radius + 20
         scale = min(2.0, WIDTH / 2 / reach)
-        panel = Panel("Schedule", [Moving(module.name, [clip_of(use_of_schedule(module), module.algorithm)])])
-        page = Page(module.name, "", [Section(module.name, "", ("", ""), [panel])]).html()
+        clip = clip_of(use_of_schedule(module), module.algorithm)
+        page = moving_page(Moving(module.name, [clip]))
         style = _STYLE.format(width=round(100 * scale), left=round(50 - 50 * scale))
         return MovingPage(page.replace("</head>", style, 1), 190 + round(layout.height * scale * _PAGE_WIDTH / WIDTH))
 

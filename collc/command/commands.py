@@ -233,6 +233,7 @@ def simulate_command(chosen: argparse.Namespace) -> Output:
     option("--seconds SECONDS", "how long the plan takes, which sets the size (default: 1)", read.seconds_of),
     option("--runs N", "runs that are measured (default: 3), after one that is not", read.positive),
     flag("--textbook", "also run textbook algorithms over these links"),
+    flag("--gloo", "also run torch.distributed over gloo, on the same links and with as many bytes"),
     option("--fail LINK", "take a link away during the run, as in 'link npu[0] -> npu[1]'"),
     option("--at SECONDS", "when, after the start (default: 0.5s)", read.seconds_of),
     shared.OUTPUT.with_help("write a page with the links over time, planned and measured", metavar="FILE.html"),
@@ -414,6 +415,32 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
     from collc.codes.explain import explain
 
     print(explain(chosen.code))
+    return Exit.DONE
+
+
+@command(
+    "serve",
+    "answer requests for schedules on a network over HTTP (docs/planner.md)",
+    option("network FILE.coll:TOPOLOGY", "the network, as a topology of a program"),
+    option(
+        "--host ADDRESS", "listen on this address (default: 127.0.0.1); any other needs a token", default="127.0.0.1"
+    ),
+    option("--port N", "listen on this port (default: 8765)", read.positive, default=8765),
+    option("--socket PATH", "listen on a Unix socket instead", Path),
+    option("--token-file FILE", "clients must present the first line of this file", Path),
+    option("--cache DIR", "keep plans in this folder", Path),
+    option("--memory BYTES", "of the plans in memory (default: 1GiB)", read.size_of, default=1 << 30),
+    option("--body BYTES", "of a request, at most (default: 1MiB)", read.size_of, default=1 << 20),
+    option("--answer-limit SECONDS", "for an answer (default: 30s)", read.seconds_of, default=30.0),
+    option("--queue N", "plans that may wait (default: 64)", read.positive, default=64),
+    ends=False,
+)
+def serve_command(chosen: argparse.Namespace) -> Exit:
+    """`collc serve`. Raises UsageError U0164 without the extra collc[serve], U0165 without a token that is needed."""
+    from collc.application.serve.starting import ServeSettings, start_server
+
+    settings = settings_of(ServeSettings, chosen)
+    start_server(chosen.network, settings, lambda text: print(text, file=sys.stderr, flush=True))
     return Exit.DONE
 
 

@@ -22,7 +22,10 @@ from fractions import Fraction
 from ipaddress import IPv4Address
 from typing import Final, Self
 
+import numpy as np
+
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.simulation.routing import shortest_routes
 from collc.ten.network import Network
 
 LinkPath = tuple[int, ...]
@@ -45,8 +48,13 @@ _FIRST_ADDRESS: Final = int(IPv4Address("10.0.0.0"))
 _OWN_NAMESPACE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net")
 """Before a command: it runs in a namespace of its own, and is killed when its parent ends."""
 
+DEVICE: Final = "d0"
+"""The device that has the one address of an NPU."""
+
 NPU_COMMAND: Final = _OWN_NAMESPACE
-_FORWARD: Final = "echo 1 > /proc/sys/net/ipv4/ip_forward && echo ready && exec cat"
+_FORWARD: Final = "echo 1 > /proc/sys/net/ipv4/ip_forward && echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter"
+FORWARDING_COMMAND: Final = (*_OWN_NAMESPACE, "sh", "-c", f'{_FORWARD} && exec "$0" "$@"')
+"""Before the command of a device that forwards packets, whichever link they come from."""
 
 
 def check_machine() -> None:
@@ -74,7 +82,7 @@ class Switches:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         for device in devices:
             self.processes[device] = subprocess.Popen(
-                [*_OWN_NAMESPACE, "sh", "-c", _FORWARD],
+                [*FORWARDING_COMMAND, "sh", "-c", "echo ready && exec cat"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -106,7 +114,40 @@ class EmulatedNetwork:
 
     def build(self, paths: Sequence[LinkPath]) -> None:
         """Make the links of some paths, and the routes along them. Raises CheckFailed (X0211) if that fails."""
-        for commands in (self._cables(paths), self._routes(paths), self._limits(paths)):
+        links = sorted({link for path in paths for link in path})
+        self._run(self._cables(links), self._routes(paths), self._limits(links))
+
+    def build_for_all(self) -> None:
+        """Make links such that all NPUs reach one another by one address each, over shortest paths.
+
+        For programs that know no paths. NPUs forward, too, and what comes back takes links, too. Raises CheckFailed
+        (X0211) if that fails, NoRoute if there is no path.
+        """
+        npus = self.network.npus
+        source, target = (ends.reshape(-1) for ends in np.meshgrid(npus, npus, indexing="ij"))
+        apart = source != target
+        routes, numbers = shortest_routes(self.network, source[apart], target[apart])
+        next_link: dict[tuple[int, int], int] = {}
+        for number, last in zip(numbers.tolist(), target[apart].tolist(), strict=True):
+            for link in routes.links[routes.offsets[number] : routes.offsets[number + 1]].tolist():
+                next_link.setdefault((int(self.network.source[link]), last), link)
+        links = sorted(set(next_link.values()))
+        commands = self._cables_up(links)
+        address_of = {npu: str(IPv4Address("10.255.0.0") + rank) for rank, npu in enumerate(npus.tolist())}
+        for npu, address in address_of.items():
+            commands[npu, "ip"] += [
+                f"link add {DEVICE} type veth peer name {DEVICE}p",
+                f"address add {address}/32 dev {DEVICE}",
+                f"link set dev {DEVICE}p up",
+                f"link set dev {DEVICE} up",
+            ]
+        for (device, last), link in next_link.items():
+            own = f" src {address_of[device]}" if device in address_of else ""
+            commands[device, "ip"].append(f"route add {address_of[last]}/32 dev {_name(link)}{own}")
+        self._run(self._cables(links), commands, self._limits(links))
+
+    def _run(self, *stages: _Commands) -> None:
+        for commands in stages:
             for (device, program), lines in commands.items():
                 self._batch(device, program, lines)
 
@@ -120,20 +161,24 @@ class EmulatedNetwork:
         """Let a link that was made carry nothing from now on. Raises CheckFailed (X0211) if that fails."""
         self._batch(int(self.network.source[link]), "ip", [f"link set dev {_name(link)} down"])
 
-    def _cables(self, paths: Sequence[LinkPath]) -> _Commands:
+    def _cables(self, links: Sequence[int]) -> _Commands:
         commands: _Commands = defaultdict(list)
-        for link in sorted({link for path in paths for link in path}):
+        for link in links:
             ends = f"mtu {MTU} address {_HARDWARE}"
             source, target = self._ends(link)
             peer = f"peer name {_name(link)} {ends} netns {self.processes[target]}"
             commands[source, "ip"].append(f"link add {_name(link)} {ends} type veth {peer}")
         return commands
 
-    def _routes(self, paths: Sequence[LinkPath]) -> _Commands:
+    def _cables_up(self, links: Sequence[int]) -> _Commands:
         commands: _Commands = defaultdict(list)
-        for link in sorted({link for path in paths for link in path}):
+        for link in links:
             for device in self._ends(link):
                 commands[device, "ip"].append(f"link set dev {_name(link)} addrgenmode none arp off up")
+        return commands
+
+    def _routes(self, paths: Sequence[LinkPath]) -> _Commands:
+        commands = self._cables_up(sorted({link for path in paths for link in path}))
         for number, path in enumerate(paths):
             source, target = self.addresses(number)
             own = ((self._ends(path[0])[0], source, path[0]), (self._ends(path[-1])[1], target, path[-1]))
@@ -144,9 +189,9 @@ class EmulatedNetwork:
                     commands[device, "ip"].append(f"route add {address}/32 dev {_name(link)}")
         return commands
 
-    def _limits(self, paths: Sequence[LinkPath]) -> _Commands:
+    def _limits(self, links: Sequence[int]) -> _Commands:
         commands: _Commands = defaultdict(list)
-        for link in sorted({link for path in paths for link in path}):
+        for link in links:
             bandwidth = self.network.kinds[int(self.network.kind[link])].bandwidth
             assert bandwidth is not None
             burst = max(MTU + 14, round(bandwidth * LAG))

@@ -101,11 +101,16 @@ class Page:
         )
 
 
-def frame_of(moving: Moving) -> str:
-    """An element with moving pictures alone, for notebooks: a page of its own that can reach nothing else."""
+def moving_page(moving: Moving) -> str:
+    """The text of a page with moving pictures alone."""
     clips = _Clips([moving])
     body = f'<main class="framed">{_moving_figure(moving, "m", clips)}</main>{clips.data()}'
-    text = attribute(_document(moving.title, body, ["moving.js"]))
+    return _document(moving.title, body, ["moving.js"])
+
+
+def frame_of(moving: Moving) -> str:
+    """An element with moving pictures alone, for notebooks: a page of its own that can reach nothing else."""
+    text = attribute(moving_page(moving))
     style = 'style="border: 0; width: 100%; height: 430px"'
     return f'<iframe title={attribute(moving.clips[0].words)} sandbox="allow-scripts" {style} srcdoc={text}></iframe>'
 

@@ -31,7 +31,7 @@ def check_permutes(text: str, plan: Plan) -> int:
     """
     levels = [level.permutations for level in plan.levels if level.permutations]
     wanted = sorted(
-        _Permute(permutation.pairs, max(permutation.lengths), depth)
+        _Permute(permutation.pairs, permutation.length, depth)
         for depth, level in enumerate(levels, 1)
         for permutation in level
     )

@@ -178,3 +178,34 @@ def test_switches_send_on_what_has_come(rates, expected):
     )
     assert simulate(net, graph, ExactTiming(packet=400)).time == expected
     assert simulate(net, graph, ExactTiming()).time == sum(10**6 // rate for rate in rates)
+
+
+def test_all_npus_reach_one_another_by_one_address(monkeypatch):
+    """A line of three NPUs: the one between forwards, and each link takes what goes its way."""
+    kind = LinkKind(0, Fraction(10**6))
+    net = network(3, [(0, 1, kind), (1, 0, kind), (1, 2, kind), (2, 1, kind)])
+    lines: dict[int, list[str]] = {}
+
+    def keep(self, device, program, commands):
+        lines.setdefault(device, []).extend(commands)
+
+    monkeypatch.setattr(EmulatedNetwork, "_batch", keep)
+    EmulatedNetwork(net, {0: 100, 1: 101, 2: 102}).build_for_all()
+    routes = {device: sorted(line for line in own if line.startswith("route")) for device, own in lines.items()}
+    assert routes == {
+        0: [f"route add 10.255.0.{last}/32 dev l0 src 10.255.0.0" for last in (1, 2)],
+        1: ["route add 10.255.0.0/32 dev l1 src 10.255.0.1", "route add 10.255.0.2/32 dev l2 src 10.255.0.1"],
+        2: [f"route add 10.255.0.{last}/32 dev l3 src 10.255.0.2" for last in (0, 1)],
+    }
+
+
+@pytest.mark.slow
+@needs_a_lab
+def test_gloo_beside_a_schedule(program, capsys):
+    """If PyTorch is not installed, the row says so."""
+    assert (
+        main(["lab", str(program), "--schedule", "gather", "--seconds", "0.2", "--runs", "1", "--gloo", "--json"]) == 0
+    )
+    row = json.loads(capsys.readouterr().out)["algorithms"][1]
+    assert row["algorithm"] == "gloo"
+    assert (row["reason"] == "PyTorch is not installed") == (row["measured_s"] is None)

@@ -71,8 +71,8 @@ def test_a_rank_that_fails_is_named(tmp_path, monkeypatch, number, message):
     """A rank that is killed, or stopped, after it has answered once: nothing hangs, and no result is given."""
     started, start, ask = [], over_tcp._start_worker, over_tcp._ask
 
-    def start_worker(prefix):
-        started.append(start(prefix))
+    def start_worker(prefix, module):
+        started.append(start(prefix, module))
         return started[-1]
 
     def ask_worker(process, values, data):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import collc
+from collc.command.cli import main
+from tests.lab.test_lab import needs_a_lab
 from tests.running.test_rounds import ROOT, SCHEDULES
 
 torch = pytest.importorskip("torch", reason="collc[torch] is not installed: the backend of PyTorch is not tested")
@@ -103,3 +105,15 @@ def test_the_example(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     assert "allreduce: 20 calls by gradients.run" in done.stdout
     assert float(done.stdout.partition("step 20: loss ")[2].split()[0]) < 60
+
+
+@needs_a_lab
+def test_gloo_over_the_links_of_the_lab(tmp_path, capsys):
+    """On a line, so that the NPU between forwards."""
+    text = "import std.topologies\nimport std.collectives\ntopology t = line(3, bandwidth: 50GB/s, latency: 1us)\n"
+    (tmp_path / "p.coll").write_text(text + "schedule s on t { run all_reduce(t.npus, size: 9MiB) }\n")
+    words = ["lab", str(tmp_path / "p.coll"), "--seconds", "0.2", "--runs", "1", "--gloo", "--json"]
+    assert main(words) == 0
+    row = json.loads(capsys.readouterr().out)["algorithms"][1]
+    assert row["algorithm"] == "gloo"
+    assert row["measured_s"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from collc.spmd.hlo import check_permutes
@@ -28,7 +29,7 @@ def hlo_of(plan: Plan, form: str = "") -> list[str]:
         arrived = []
         for permutation in part.permutations:
             number += 1
-            moved = FORMS[form].format(max(permutation.lengths), state)
+            moved = FORMS[form].format(permutation.length, state)
             pairs = ",".join(f"{{{a},{b}}}" for a, b in permutation.pairs)
             lines.append(f"  %move.{number} = {moved}, channel_id=1, source_target_pairs={{{pairs}}}, metadata={{}}")
             arrived.append(f"move.{number}")
@@ -61,8 +62,8 @@ def test_other_moves(plan, told):
 
 
 def test_a_permutation_that_waits_for_another_of_its_round():
-    forth, back = (Permutation((pair,), (0, 0), (1, 1), (1, 1)) for pair in ((0, 1), (1, 0)))
-    plan = Plan((0, 0), (0, 0), (1, 1), 1, 2, [Level([forth, back], [])])
+    both, none = [Permutation((pair,), 1) for pair in ((0, 1), (1, 0))], np.zeros((2, 1), np.int32)
+    plan = Plan(none, none, (1, 1), 1, 2, [Level(both, none, none, [])])
     text = "\n".join(hlo_of(plan))
     assert check_permutes(text, plan) == 2
     with pytest.raises(ValueError, match=r"1 permutations come before \(\(1, 0\),\), of round 1"):

@@ -23,6 +23,7 @@ from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, percent, shown_bytes, shown_rate
 from collc.base.wording import SHOWN, plural
 from collc.lab.emulated_network import check_machine
+from collc.lab.gloo import measure_gloo, why_no_gloo
 from collc.lab.laboratory import Experiment, Failure, Laboratory, Measurement, reroute
 from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Profile
@@ -49,6 +50,7 @@ class LabSettings:
     seconds: float = 1.0
     runs: int = 3
     textbook: bool = False
+    gloo: bool = False
     fail: str | None = None
     at: float = 0.5
     output: Path | None = None
@@ -56,12 +58,13 @@ class LabSettings:
 
 @dataclass(frozen=True, eq=False)
 class LabResult:
-    """The runs of own algorithm, or the reason why there are none."""
+    """The runs of an algorithm, or the reason why there are none. times: in seconds, if there is nothing but these."""
 
     name: str
     experiment: Experiment | None = None
     runs: tuple[Measurement, ...] = ()
     reason: str = ""
+    times: tuple[float, ...] = ()
 
     @property
     def predicted_time(self) -> float | None:
@@ -71,7 +74,7 @@ class LabResult:
     @property
     def measured_time(self) -> float | None:
         """Seconds: the median of the runs."""
-        return median(run.seconds for run in self.runs) if self.runs else None
+        return median(self._seconds) if self._seconds else None
 
     @property
     def ratio(self) -> float | None:
@@ -81,8 +84,11 @@ class LabResult:
     @property
     def spread(self) -> tuple[float, float] | None:
         """The shortest and the longest run."""
-        seconds = [run.seconds for run in self.runs]
-        return (min(seconds), max(seconds)) if seconds else None
+        return (min(self._seconds), max(self._seconds)) if self._seconds else None
+
+    @property
+    def _seconds(self) -> Sequence[float]:
+        return [run.seconds for run in self.runs] or self.times
 
     @property
     def ok(self) -> bool:
@@ -174,6 +180,10 @@ def run_lab(path: Path, settings: LabSettings, progress: Progress) -> LabReport:
     results = [_measure(module.algorithm or "this schedule", own, settings.runs, failure)]
     if settings.textbook:
         results += _textbook(own, module, network, settings, progress)
+    if settings.gloo:
+        progress(None, "measuring gloo")
+        reason = why_no_gloo(own)
+        results.append(LabResult("gloo", reason=reason, times=() if reason else measure_gloo(own, settings.runs)))
     runs = results[0].runs
     middle = sorted(runs, key=lambda run: run.seconds)[len(runs) // 2]
     report = LabReport(module.name, tuple(results), link_delays(own, middle))

@@ -20,7 +20,7 @@ class LinkDelay:
     """A link in a run. Times in picoseconds.
 
     planned, measured: for which it is occupied. late: how much later than planned the message arrived that was latest.
-    late_at: when that was planned. queued: for which messages waited for the link beyond the plan, in all.
+    late_at: when that was planned. queued: for which messages waited after the plan let them enter the link, in all.
     """
 
     name: str
@@ -74,10 +74,10 @@ def link_delays(experiment: Experiment, run: Measurement) -> tuple[LinkDelay, ..
     plan, measured = use_of_simulation(simulation), use_of_measurement(experiment, run)
     first = simulation.hops.offsets[:-1]
     sends = np.flatnonzero(np.diff(simulation.hops.offsets))
-    planned_wait = np.zeros(len(simulation.start), np.int64)
-    planned_wait[sends] = simulation.hops.begin[first[sends]] - simulation.start[sends]
+    begin = simulation.start.copy()
+    begin[sends] = simulation.hops.begin[first[sends]]
     late = _picoseconds(run.arrived) - simulation.end
-    waited = np.maximum(0, _picoseconds(run.begun) - _picoseconds(run.queued) - planned_wait)
+    waited = np.maximum(0, _picoseconds(run.begun) - np.maximum(_picoseconds(run.queued), begin))
     queued = np.zeros(plan.network.link_count, np.int64)
     np.add.at(queued, simulation.hops.link[first[sends]], waited[sends])
     delays: list[LinkDelay] = []

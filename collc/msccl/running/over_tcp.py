@@ -97,14 +97,16 @@ class Workers:
     processes: by rank.
     """
 
-    def __init__(self, prefixes: Sequence[Sequence[str]], host: str, seconds: float) -> None:
+    def __init__(
+        self, prefixes: Sequence[Sequence[str]], host: str, seconds: float, module: str = "collc.runtime.worker"
+    ) -> None:
         """prefixes: for each rank, the words before the command of its process. host: the address at which they listen.
-        seconds: how long they wait for a message.
+        seconds: how long they wait for a message. module: what they execute.
         """
         self._host, self._seconds = host, seconds
         self.processes: list[subprocess.Popen[bytes]] = []
         for prefix in prefixes:
-            self.processes.append(_start_worker(prefix))
+            self.processes.append(_start_worker(prefix, module))
 
     def __enter__(self) -> Self:
         return self
@@ -118,23 +120,23 @@ class Workers:
         """Give them a program. Returns their ports. Raises CheckFailed (X0209)."""
         begin = {"token": secrets.token_hex(16), "seconds": self._seconds, "call": asdict(call), "host": self._host}
         file = program.to_bytes()
-        answers = self._turn([(begin | {"rank": rank}, file) for rank in range(len(self.processes))])
+        answers = self.turn([(begin | {"rank": rank}, file) for rank in range(len(self.processes))])
         raise_if_failed(answers)
         return [values["port"] for values, _ in answers]
 
     def connect(self, routes: Iterable[Route], memories: Sequence[Array]) -> None:
         """Let them connect. routes: of all connections. memories: of the ranks. Raises CheckFailed (X0209)."""
         links = {"routes": [(number, *route) for number, route in enumerate(routes)]}
-        raise_if_failed(self._turn([(links, memory.tobytes()) for memory in memories]))
+        raise_if_failed(self.turn([(links, memory.tobytes()) for memory in memories]))
 
     def execute(self, at: float = 0.0, *, moments: bool = False) -> list[Answer]:
         """Let them execute the program once, on the memory that they were given, and wait for their answers.
 
         at: the start, in seconds of the monotonic clock. moments: whether they tell when messages moved.
         """
-        return self._turn([({"at": at, "moments": moments}, b"") for _ in self.processes])
+        return self.turn([({"at": at, "moments": moments}, b"") for _ in self.processes])
 
-    def _turn(self, frames: Sequence[tuple[dict[str, Any], bytes]]) -> list[Answer]:
+    def turn(self, frames: Sequence[tuple[dict[str, Any], bytes]]) -> list[Answer]:
         """The answers of all workers; those that say nothing for too long are killed."""
         with ThreadPoolExecutor(len(self.processes)) as pool:
             asked = [pool.submit(_ask, worker, *frame) for worker, frame in zip(self.processes, frames, strict=True)]
@@ -158,10 +160,10 @@ def raise_if_failed(answers: Sequence[Answer]) -> None:
         raise CheckFailed(Diagnostic("X0209", f"rank {rank} of the run over TCP failed: {text}"))
 
 
-def _start_worker(prefix: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start_worker(prefix: Sequence[str], module: str) -> subprocess.Popen[bytes]:
     # One thread for NumPy: ranks are many. With -P, nothing in the current folder is imported.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    code = "import sys; sys.path.append(sys.argv[1]); from collc.runtime.worker import main; main()"
+    code = f"import sys; sys.path.append(sys.argv[1]); from {module} import main; main()"
     command = [*prefix, sys.executable, "-P", "-c", code, str(Path(__file__).parents[3])]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
