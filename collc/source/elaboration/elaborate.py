@@ -57,9 +57,14 @@ def load_program(
     return with_tables(source, use)
 
 
-def checked_context(loaded: LoadedFiles, definitions: Mapping[str, str]) -> FileContext:
-    """What the program of some files is elaborated in, after the check of names and types. Raises SourceError."""
-    program = ProgramContext()
+def checked_context(
+    loaded: LoadedFiles, definitions: Mapping[str, str], before: ProgramContext | None = None
+) -> FileContext:
+    """What the program of some files is elaborated in, after the check of names and types. Raises SourceError.
+
+    before: an earlier elaboration, whose topologies of the standard library are not built again.
+    """
+    program = ProgramContext() if before is None else ProgramContext(known=before.built)
     problems, context = program.problems, program.context(loaded.main)
     context.main = True
     for name, text in definitions.items():
