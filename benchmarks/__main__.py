@@ -2,6 +2,7 @@
 process. `python -m benchmarks auto` compares auto with all other synthesizers instead (benchmarks/auto.py);
 `python -m benchmarks compare [WORD]` prints the evaluations of the thesis (benchmarks/compare.py),
 `python -m benchmarks training [WORD]` its training times (benchmarks/training.py),
+`python -m benchmarks failures [WORD]` collectives after a failure (benchmarks/failures.py),
 `python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py), and
 `python -m benchmarks lab` measured times of schedules against their plans (benchmarks/lab.py).
 
@@ -19,7 +20,7 @@ import sys
 from dataclasses import asdict
 from importlib import import_module
 
-from benchmarks import auto, compare, endpoints, lab, training
+from benchmarks import auto, compare, endpoints, failures, lab, training
 from benchmarks.case import Case, Result
 
 SUITES: tuple[str, ...] = (
@@ -95,6 +96,8 @@ def main() -> int:
         return auto.main(sys.argv[2:])
     if sys.argv[1:2] == ["endpoints"]:
         return endpoints.main(sys.argv[2:])
+    if sys.argv[1:2] == ["failures"]:
+        return failures.main(sys.argv[2:])
     if sys.argv[1:2] == ["lab"]:
         return lab.main(sys.argv[2:])
     if sys.argv[1:2] == ["compare"]:

@@ -12,6 +12,7 @@ from collc.version import __version__
 
 TYPE_CHECKING = False  # `typing` has one too, but Ctrl-C is not handled yet while it loads
 if TYPE_CHECKING:
+    from collc.api.client import Client
     from collc.api.compiling import compile, compile_text, solve_designs  # noqa: A004
     from collc.api.planning import Planner
     from collc.api.programs import Demand, Network, Program
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckFailed",
+    "Client",
     "CollcError",
     "CompileReport",
     "Demand",
@@ -55,6 +57,7 @@ __all__ = [
 
 _MODULES = {
     "CheckFailed": "collc.base.diagnostics",
+    "Client": "collc.api.client",
     "CollcError": "collc.base.diagnostics",
     "CompileReport": "collc.application.compile.compile_report",
     "Demand": "collc.api.programs",

@@ -12,23 +12,12 @@ from collc.api import arguments
 from collc.api.programs import Network, imports_text
 from collc.application.planner.answers import Answer
 from collc.application.planner.planning import PlanningService
-from collc.application.planner.values import request_of
-from collc.base.units import PICOSECONDS, Dimension, quantity_in
+from collc.application.planner.values import request_of, seconds_of
+from collc.base.diagnostics import SourceFile
+from collc.base.units import Dimension, quantity_in
 
 MEMORY: Final = "1GiB"
 """Of the plans that are kept in memory."""
-
-
-def seconds_of(within: str | float | None) -> float | None:
-    """Seconds of a deadline, as in "1s", "100ms" or 0.1. Raises TypeError, ValueError."""
-    if within is None:
-        return None
-    if not isinstance(within, str):
-        return arguments.seconds("within", within)
-    time = quantity_in(within, Dimension.TIME)
-    if time is None:
-        raise ValueError(f"within must be a time, as in '1s', not {within!r}")
-    return arguments.seconds("within", float(time / PICOSECONDS))
 
 
 def _bytes_of(memory: str | int) -> int:
@@ -51,7 +40,8 @@ class Planner:
         if not isinstance(network, Network):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise arguments.wrong_type("network", "a Network", network)
         folder: Path | None = None if cache is None else arguments.path("cache", cache)
-        self.service = PlanningService.of(f"{imports_text()}\n{network}", _bytes_of(memory), folder)
+        head = SourceFile("<network>", f"{imports_text()}\n{network}\n")
+        self.service = PlanningService.of(head, "net", _bytes_of(memory), folder)
 
     def plan(
         self,

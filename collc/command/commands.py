@@ -418,6 +418,32 @@ def explain_command(chosen: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
+@command(
+    "serve",
+    "answer requests for schedules on a network over HTTP (docs/planner.md)",
+    option("network FILE.coll:TOPOLOGY", "the network, as a topology of a program"),
+    option(
+        "--host ADDRESS", "listen on this address (default: 127.0.0.1); any other needs a token", default="127.0.0.1"
+    ),
+    option("--port N", "listen on this port (default: 8765)", read.positive, default=8765),
+    option("--socket PATH", "listen on a Unix socket instead", Path),
+    option("--token-file FILE", "clients must present the first line of this file", Path),
+    option("--cache DIR", "keep plans in this folder", Path),
+    option("--memory BYTES", "of the plans in memory (default: 1GiB)", read.size_of, default=1 << 30),
+    option("--body BYTES", "of a request, at most (default: 1MiB)", read.size_of, default=1 << 20),
+    option("--answer-limit SECONDS", "for an answer (default: 30s)", read.seconds_of, default=30.0),
+    option("--queue N", "plans that may wait (default: 64)", read.positive, default=64),
+    ends=False,
+)
+def serve_command(chosen: argparse.Namespace) -> Exit:
+    """`collc serve`. Raises UsageError U0164 without the extra collc[serve], U0165 without a token that is needed."""
+    from collc.application.serve.starting import ServeSettings, start_server
+
+    settings = settings_of(ServeSettings, chosen)
+    start_server(chosen.network, settings, lambda text: print(text, file=sys.stderr, flush=True))
+    return Exit.DONE
+
+
 @command("lsp", "run the language server for editors, on standard input and output", ends=False)
 def lsp_command(_chosen: argparse.Namespace) -> Exit:
     """`collc lsp`: the language server. Raises UsageError U0153 without the extra collc[lsp]."""

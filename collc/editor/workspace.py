@@ -178,9 +178,11 @@ class Workspace:
     def check_snapshot(self, program: GivenFiles) -> Checked:
         """The messages about a snapshot, and what was built of it. It changes nothing, so another thread can run it."""
         contexts: list[FileContext] = []
+        last = self._evaluated.get(Path(program.name))
+        before = None if last is None or last.context is None else last.context.program
 
         def build(loaded: LoadedFiles) -> Program:
-            contexts.append(checked_context(loaded, {}))
+            contexts.append(checked_context(loaded, {}, before))
             return elaborate(contexts[-1])
 
         try:

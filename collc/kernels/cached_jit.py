@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from numba import config, njit
+from numba.core.types import unliteral
 
 from collc.base.memory import require_for_search
 from collc.base.trusted_folders import UntrustedFolder, is_trusted
@@ -34,17 +35,28 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
 
     def compile_it(function: Kernel) -> Kernel:
         if config.CACHE_DIR and not _may_run(config.CACHE_DIR):  # Numba makes a folder in it
-            return njit(**options)(function)
+            return _for_any_number(njit(**options)(function))
         try:
             kernel = njit(cache=True, **options)(function)
         except RuntimeError:
-            return njit(**options)(function)
+            return _for_any_number(njit(**options)(function))
         if not _may_run(kernel._cache.cache_path):
-            return njit(**options)(function)
+            return _for_any_number(njit(**options)(function))
         kernel._cache = _ForgivingCache(kernel._cache)
-        return kernel
+        return _for_any_number(kernel)
 
     return compile_it
+
+
+def _for_any_number(kernel: Any) -> Any:  # noqa: ANN401
+    """The kernel; its callers no longer compile it anew for each constant argument."""
+    template_for = kernel.get_call_template
+
+    def get_call_template(args: Sequence[Any], kws: dict[str, Any]) -> object:
+        return template_for([unliteral(arg) for arg in args], {name: unliteral(arg) for name, arg in kws.items()})
+
+    kernel.get_call_template = get_call_template
+    return kernel
 
 
 @cache

@@ -79,7 +79,9 @@ def _longer(table: Any, axis: int, length: int, fill: int) -> Any:  # noqa: ANN4
     if (rows, columns)[axis] >= length:
         return table
     more = np.full((length, columns) if axis == 0 else (rows, length), fill, table.dtype)
-    more[:rows, :columns] = table
+    for row in range(rows):  # an assignment of slices takes three seconds to compile
+        for column in range(columns):
+            more[row, column] = table[row, column]
     return more
 
 

@@ -188,14 +188,16 @@ def _depart(
     if copy and partial:
         return -1
     if a < npus:
-        carried[position, :words] = value[a, :words]
+        for word in range(words):  # an assignment of slices takes three seconds to compile
+            carried[position, word] = value[a, word]
     else:
         came = _passed_on(partial, a, queue, after)
         if came < 0 or (partial and source[link[rows[came]]] == b):
             return -1
         if len(filled):
             filled[row] = arrival[came]
-        carried[position, :words] = carried[came, :words]
+        for word in range(words):
+            carried[position, word] = carried[came, word]
     return (partial and a >= npus) if _leaves(carried[position], full, partial) else -1
 
 

@@ -70,7 +70,8 @@ sends, intervals: of one time the most sends, and of each the most intervals tha
 
 def _with_size_array(cells: Int64Array, size: int) -> Int64Array:
     wider = np.zeros(size, np.int64)
-    wider[: min(size, len(cells))] = cells[:size]
+    for cell in range(min(size, len(cells))):  # an assignment of slices takes three seconds to compile
+        wider[cell] = cells[cell]
     return wider
 
 

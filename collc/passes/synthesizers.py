@@ -118,7 +118,7 @@ _RECORDS: Final = (
         "products of them, and on clusters: equal nodes on switches, rails, pods, fat trees",
         COMMON,
         _modules("symmetric", "symmetric_module"),
-        applies=lambda problem: problem.is_symmetric,
+        applies=lambda problem: problem.is_symmetric or problem.is_repairable,
     ),
     Synthesizer(
         "overlapped",

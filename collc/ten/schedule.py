@@ -218,7 +218,9 @@ class Clock:
 
 
 MOST_LISTED: Final = 4_000_000
-"""Transfers up to which they are listed for pictures, and to try other numbers of chunks; 512 GPUs have a million."""
+"""Transfers up to which they are listed for pictures, after damage, and to try other numbers of chunks; 512 GPUs have a
+million.
+"""
 
 TRANSFER_BYTES: Final = 64
 """Bytes that a transfer takes at most while transfers are listed: its row, twice, and its position while sorting."""

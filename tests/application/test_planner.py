@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import doctest
 import random
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,14 @@ import pytest
 import collc
 from collc.application.planner.answers import Answer
 from collc.application.planner.plan_store import PlanStore, bytes_of, decode_plan
-from collc.application.planner.values import request_of
+from collc.application.planner.requests import PlanRequest
+from collc.application.planner.values import parameters, request_of
+from collc.application.serve.schema import interface_schema
 from collc.base.diagnostics import NoSchedule, SourceError, UsageError
+from collc.command.cli import parse_arguments, run_command
 from collc.graph.automorphisms import link_keys
 from collc.ten.parts import devices_and_links
+from collc.ten.standard_collectives import shapes
 from collc.ten.transform import remove_parts
 from collc.verification import verify_schedule
 
@@ -41,7 +47,7 @@ def check(planner: collc.Planner, answer: Answer, npus: list[int] | None, dead: 
     """The answer is a right schedule on the network without what is dead, for the members of the group."""
     module, whole = answer.module, planner.service.classes.network
     assert verify_schedule(module).ok
-    parts = planner.service.classes.find_parts(dead) if dead else []
+    parts = planner.service.classes.named.find_parts(dead) if dead else []
     devices, links = devices_and_links(whole, parts)
     damaged = remove_parts(whole, devices.tolist(), links)
     if not module.network.unwound:
@@ -93,6 +99,7 @@ def test_groups_of_a_kind_have_one_plan(planner: collc.Planner) -> None:
     assert answers[2].ranks[0] != answers[1].ranks[0]
 
 
+@pytest.mark.slow
 def test_roots_are_renamed(planner: collc.Planner) -> None:
     npus = [4, 8, 3, 5]
     answers = [planner.plan("broadcast", npus=npus, root=root, **SMALL) for root in (0, 2)]
@@ -126,6 +133,7 @@ def test_answers_depend_on_the_request_alone() -> None:
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 def test_files_are_those_of_the_plan_and_their_ranks_are_given(planner: collc.Planner, tmp_path: Path) -> None:
     npus = [8, 5, 7, 4]
     answer = planner.plan("all_gather", npus=npus, runtime="msccl", **SMALL)
@@ -136,6 +144,7 @@ def test_files_are_those_of_the_plan_and_their_ranks_are_given(planner: collc.Pl
     assert sorted(rank for rank in answer.ranks[0] if rank is not None) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_plans_on_disk_are_shared_and_damaged_ones_are_made_again(tmp_path: Path) -> None:
     ring = collc.Network.of("ring", 4, bandwidth="50GiB/s", latency="0.5us")
     ask = {"size": "4MiB", "chunks": 1, "runtime": "msccl"}
@@ -239,3 +248,31 @@ def test_the_first_of_the_arguments_of_a_planner_are_checked() -> None:
         collc.Planner("dgx_h100(2)")
     with pytest.raises(ValueError, match="memory must be a size"):
         collc.Planner(TORUS, memory="lots")
+
+
+def test_a_server_needs_its_extra_and_elsewhere_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "collc.application.serve.server", raising=False)
+    program, token = tmp_path / "net.coll", tmp_path / "token"
+    token.write_text("\n")
+    for options, code in (([], "U0164"), (["--host", "10.0.0.1"], "U0165"), (["--token-file", str(token)], "U0165")):
+        chosen = parse_arguments(["serve", str(program), *options])
+        assert chosen is not None
+        with pytest.raises(UsageError) as caught:
+            run_command(chosen)
+        assert caught.value.diagnostics[0].code == code
+
+
+def test_the_schema_has_what_the_planner_reads_and_writes(planner: collc.Planner) -> None:
+    parts: Any = interface_schema()["$defs"]
+    answer = planner.plan("all_gather", npus=[0, 1], **SMALL)
+    assert answer.as_json().keys() == {*parts["answer"]["required"]} == parts["answer"]["properties"].keys()
+    for name in parts["request"]["properties"].keys() - {"collective", "npus", "beside", "within"}:
+        assert any(name in parameters(kind) for kind in shapes()) or name in PlanRequest.__dataclass_fields__, name
+
+
+def test_clients_refuse_addresses_that_are_none() -> None:
+    with pytest.raises(ValueError, match="must begin with http"):
+        collc.Client("ftp://host").health()
+    with pytest.raises(OSError, match="No such file"):
+        collc.Client("/nowhere/socket").health()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +18,11 @@ from collc.editor.positions import offset_of, position_of
 from collc.editor.workspace import Workspace
 from collc.source.checking.check import FileChecker
 from collc.source.checking.check_expressions import TypeScope
+from collc.source.elaboration import file_context
 from collc.source.elaboration.elaborate import load_program
 from collc.source.limits import MAX_BYTES
 from collc.source.parsing import expressions as ex
+from collc.source.parsing import syntax as s
 from collc.source.parsing.parse import parse, parse_partly
 from collc.source.parsing.syntax import File
 from collc.source.parsing.table import load_table
@@ -89,6 +92,37 @@ def test_the_text_of_the_editor_counts_also_in_an_imported_file(tmp_path: Path) 
     assert programs.users(node) == [node, main]
     programs.change(node, None)
     assert programs.check(main).messages == ()
+
+
+def test_topologies_of_the_library_are_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topology of the program is built after each edit; two equal ones of the library stay different."""
+    built: list[str] = []
+    build = file_context.build_topology
+
+    def counted(template: s.TopologyTemplate, *rest: Any) -> Any:
+        built.append(template.name.name)
+        return build(template, *rest)
+
+    monkeypatch.setattr(file_context, "build_topology", counted)
+    rates = "bandwidth: 1GB/s, latency: 1us"
+    text = f"import std.topologies\nimport std.collectives\ntopology a = ring(4, {rates})\n"
+    text += f"topology b = ring(4, {rates})\ntopology c = ring(5, {rates})\ntopology own(n: int) {{ npu gpu[n] }}\n"
+    text += "topology d = own(2)\nlet e = d.gpu[1]\ngroup g = a.npus\n"
+    text += "schedule s on a { run all_gather(g, size: 4MiB) }\n"
+    programs, (path,) = workspace(tmp_path, a=text)
+    assert programs.check(path).messages == ()
+    assert sorted(built) == ["own", "ring", "ring"]
+    built.clear()
+    programs.change(path, text.replace("4MiB", "8MiB"))
+    assert programs.check(path).messages == ()
+    assert built == ["own"]
+    programs.change(path, text.replace("ring(5", "ring(6"))
+    assert programs.check(path).messages == ()
+    assert built == ["own", "own", "ring"]
+    programs.change(path, text.replace("s on a", "s on b"))
+    assert [message.code for message in programs.check(path).messages] == ["E0403"]
+    programs.change(path, text.replace("npu gpu[n]", "npu gpu[n - 1]"))
+    assert [message.code for message in programs.check(path).messages] == ["E0318"]
 
 
 def test_users_are_found_through_other_files_and_in_circles(tmp_path: Path) -> None:

@@ -12,7 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
+from collc.graph.digraph import Digraph
+from collc.graph.distances import distances_to
 from collc.graph.translations import find_translations
+from collc.kernels.cheapest_routes import RouteGraph, find_route
+from collc.kernels.compiled import numbers, version_of, zeros
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.symmetric import is_cluster, symmetric_module
@@ -23,7 +27,7 @@ from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.repaired_schedule import RepairedSchedule
-from collc.ten.schedule import LinkModel, RowSchedule
+from collc.ten.schedule import MOST_LISTED, LinkModel, RowSchedule
 from collc.ten.transform import remove_parts
 from collc.verification import verify_schedule
 from collc.verification.repaired_check import is_repaired_right
@@ -52,13 +56,14 @@ def problem(net: Network, kind: str, chunks: int = 2, model: LinkModel = LinkMod
 
 def repaired(module: Module) -> RepairedSchedule:
     schedule = repaired_schedule(module, Effort())
-    assert schedule is not None
+    assert isinstance(schedule, RepairedSchedule)
     return schedule
 
 
-def assert_right(module: Module, schedule: RepairedSchedule) -> None:
+def assert_right(module: Module, schedule: RepairedSchedule | RowSchedule) -> None:
     """It is proved, and so is each transfer by itself."""
-    assert is_repaired_right(module.with_schedule(schedule, ""), schedule)
+    if isinstance(schedule, RepairedSchedule):
+        assert is_repaired_right(module.with_schedule(schedule, ""), schedule)
     listed = RowSchedule(schedule.model, schedule.transfers)
     verdict = verify_schedule(module.with_schedule(listed, ""))
     assert verdict.ok, verdict.diagnostics
@@ -94,7 +99,18 @@ def test_clusters(npus: list[int], cables: list[tuple[int, int]], kind: str, mod
 @pytest.mark.parametrize(("npus", "cables"), TORI)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sides", [(4, 4), (3, 5)])
-def test_tori(npus: list[int], cables: list[tuple[int, int]], kind: str, sides: tuple[int, int]) -> None:
+@pytest.mark.parametrize("listed", [False, True])
+def test_tori(
+    npus: list[int],
+    cables: list[tuple[int, int]],
+    kind: str,
+    sides: tuple[int, int],
+    listed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if listed and kind != "all_to_all":
+        return
+    monkeypatch.setattr("collc.synthesis.symmetric.repaired.MOST_LISTED", MOST_LISTED if listed else 0)
     net = grid(*sides, wrap=True)
     module = problem(damaged(net, [npu % net.npu_count for npu in npus], []), kind, model=LinkModel.STORE)
     module = problem(damaged(module.network, [], cables), kind, model=LinkModel.STORE) if sides == (4, 4) else module
@@ -104,6 +120,60 @@ def test_tori(npus: list[int], cables: list[tuple[int, int]], kind: str, sides: 
     assert schedule is not None or kind == "all_to_all"  # on even rings, NPUs send blocks in different directions
     if schedule is not None:
         assert_right(module, schedule)
+
+
+@pytest.mark.parametrize(("npus", "cables", "steps"), [([], [(0, 1)], 34), ([], [(0, 16)], 34), ([0], [], 35)])
+def test_all_to_all_takes_no_longer_than_the_largest_load(
+    npus: list[int], cables: list[tuple[int, int]], steps: int
+) -> None:
+    """Without a link, 31 cross half of the torus, and 32 * 32 blocks need them: 34 steps at least."""
+    module = problem(damaged(grid(4, 4, 4, wrap=True), npus, cables), "all_to_all", 1, LinkModel.STORE)
+    schedule = repaired_schedule(module, Effort())
+    assert isinstance(schedule, RowSchedule)
+    assert_right(module, schedule)
+    sent = module.network.occupancy(np.array([4096], np.int64))[0, 0] + module.network.latencies[0]
+    assert schedule.collective_time(module.network, module.demand) <= steps * sent
+
+
+def test_all_to_all_that_must_leave_a_line() -> None:
+    """Blocks on a line of a torus that has lost a link, and no other route along it, leave it."""
+    module = problem(damaged(grid(3, 7, wrap=True), [], [(0, 1), (2, 3)]), "all_to_all", 2)
+    schedule = repaired_schedule(module, Effort())
+    assert schedule is not None
+    assert_right(module, schedule)
+
+
+def test_isolated_npus_get_no_route() -> None:
+    net = grid(4, 4, wrap=True)
+    module = problem(damaged(net, [], [(5, 1), (5, 4), (5, 6), (5, 9)]), "all_to_all", 1)
+    assert repaired_schedule(module, Effort()) is None
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_routes_are_the_cheapest(data: st.DataObject, compiled: bool) -> None:
+    """Against Dijkstra's algorithm on the prices."""
+    sides = 3, 5
+    net = damaged(grid(*sides, wrap=True), [], [data.draw(st.sampled_from([(0, 1), (0, 5), (7, 8)]))])
+    load = data.draw(st.lists(st.integers(0, 3), min_size=net.link_count, max_size=net.link_count))
+    start, end = data.draw(st.lists(st.integers(0, 14), min_size=2, max_size=2, unique=True))
+    offsets, links = net.out_links
+    steps = [[min(a, side - a) for a in range(side)] for side in sides]
+    distance = [x + y for x in steps[0] for y in steps[1]]
+    columns = (offsets, links, net.source, net.target, range(15), sides, (5, 1), distance)
+    graph = RouteGraph(*(numbers(np.array(column, np.int64), compiled) for column in columns))
+    loads = numbers(np.array([*load, max(load)], np.int64), compiled)
+    cost, via, route = (zeros(15, compiled) for _ in range(3))
+    hops = version_of(find_route, compiled)(graph, start, end, loads, cost, via, route)
+    prices = np.where(np.array(load) >= max(load), net.link_count + 1, 1)
+    least = distances_to(Digraph.of(net), prices, np.array([end], np.int32))[0, start]
+    assert prices[list(route[:hops])].sum() == least
+    assert net.source[route[hops - 1]] == start
+    assert net.target[route[0]] == end
+    assert not any(cost)
+    assert sum(loads[:-1]) == sum(load) + hops
+    assert loads[-1] == max(loads[:-1])
 
 
 @given(st.integers(2, 4), st.integers(2, 4), st.data())

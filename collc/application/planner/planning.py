@@ -6,10 +6,12 @@ unless a deadline is given.
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import threading
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +20,7 @@ from collc.application.compile.compile_report import CompileReport
 from collc.application.compile.planning import BuildInput
 from collc.application.planner.answers import Answer, Origin
 from collc.application.planner.plan_store import PlanFacts, PlanStore, StoredPlan
-from collc.application.planner.requests import CanonicalRequest, PlanRequest, RequestClasses
+from collc.application.planner.requests import SCHEDULE, CanonicalRequest, PlanRequest, RequestClasses
 from collc.application.settings import Settings
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, SourceFile
 from collc.source.elaboration.elaborate import load_parts, load_program
@@ -29,7 +31,7 @@ from collc.ten.repaired_schedule import RepairedSchedule
 
 def _load_request(request: CanonicalRequest) -> ScheduleRequest:
     """The schedule of a canonical request. Raises SourceError."""
-    schedule = load_program(SourceFile("<request>", request.text)).schedules[0]
+    schedule = load_program(request.source, only=SCHEDULE).schedules[0]
     parts = request.renaming.parts
     if parts is None:
         return schedule
@@ -66,34 +68,111 @@ def build_plan(request: CanonicalRequest, seconds: float | None = None) -> Store
     return StoredPlan(request.key, facts, files, module)
 
 
-@dataclass(eq=False)
-class PlanningService:
-    """Answers requests on one network, from any number of threads. classes: of requests. store: of plans."""
+def build_files(request: CanonicalRequest, seconds: float | None = None) -> StoredPlan:
+    """The plan without its module, as another process sends it. Raises as `build_plan`."""
+    return replace(build_plan(request, seconds), module=None)
 
-    classes: RequestClasses
-    store: PlanStore
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _running: dict[str, Future[StoredPlan]] = field(default_factory=dict[str, Future[StoredPlan]])
-    _asked: dict[PlanRequest, None] = field(default_factory=dict[PlanRequest, None])
 
-    def __post_init__(self) -> None:
+class Threads:
+    """Makes plans in two threads of this process: one for searches without a limit, one for those with a deadline."""
+
+    def __init__(self) -> None:
         self._behind = ThreadPoolExecutor(1, "collc-behind")
         self._limited = ThreadPoolExecutor(1, "collc-limited")
 
-    @staticmethod
-    def of(head: str, memory: int, folder: Path | None) -> PlanningService:
-        """A planner for the network `net` that a program declares. Raises SourceError."""
-        network, find = load_parts(SourceFile("<network>", f"{head}\n"), "net")
-        return PlanningService(RequestClasses(head, network, find, memory // 2), PlanStore(memory // 2, folder))
+    def submit(self, request: CanonicalRequest, seconds: float | None = None) -> Future[StoredPlan]:
+        """Begin to make a plan. seconds: limit of the search."""
+        return (self._behind if seconds is None else self._limited).submit(build_plan, request, seconds)
 
-    def look_up(self, request: PlanRequest) -> Answer | None:
-        """The answer if its plan is made already. Raises SourceError or UsageError for a wrong request."""
+    def close(self) -> None:
+        """End the threads, after what they do now; what waits is not done."""
+        for pool in (self._limited, self._behind):
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Processes:
+    """Makes plans in two other processes, which give way to this one, without their modules."""
+
+    def __init__(self) -> None:
+        self._pools = [_new_pool(), _new_pool()]
+
+    def submit(self, request: CanonicalRequest, seconds: float | None = None) -> Future[StoredPlan]:
+        """Begin to make a plan. seconds: limit of the search."""
+        number = 0 if seconds is None else 1
+        try:
+            return self._pools[number].submit(build_files, request, seconds)
+        except BrokenExecutor:  # its process died; the next one may not
+            self._pools[number] = _new_pool()
+            return self._pools[number].submit(build_files, request, seconds)
+
+    def close(self) -> None:
+        """End the processes."""
+        for pool in self._pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        for pool in self._pools:
+            pool.shutdown(wait=True)
+
+
+def _new_pool() -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, initializer=_yield_to_parent)
+
+
+def _yield_to_parent() -> None:
+    """Let other processes go first, leave Ctrl-C to the parent, and end when it ends, however busy this one is."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(10)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+@dataclass(eq=False)
+class PlanningService:
+    """Answers requests on one network, from any number of threads. classes: of requests. store: of plans. workers: what
+    makes plans.
+    """
+
+    classes: RequestClasses
+    store: PlanStore
+    workers: Threads | Processes
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _running: dict[str, Future[StoredPlan]] = field(default_factory=dict[str, Future[StoredPlan]])
+
+    @staticmethod
+    def of(
+        head: SourceFile,
+        topology: str | None,
+        memory: int,
+        folder: Path | None,
+        workers: Threads | Processes | None = None,
+    ) -> PlanningService:
+        """A planner for a topology of a program; None for the one that no other uses. Raises SourceError."""
+        classes = RequestClasses(head, load_parts(head, topology), memory // 2)
+        return PlanningService(classes, PlanStore(memory // 2, folder), workers or Threads())
+
+    @property
+    def plans_waiting(self) -> int:
+        """How many plans are being made, or wait for that."""
+        return len(self._running)
+
+    def look_up(self, request: PlanRequest) -> Answer | CanonicalRequest:
+        """The answer if its plan is made already, else what to plan. Raises SourceError or UsageError for a wrong
+        request.
+        """
         canonical = self.classes.canonical(request)
         plan = self.store.find(canonical.key)
         if plan is None:
-            return None
-        origin: Origin = "cache" if canonical.renaming.devices is None else "renamed"
-        return self._answer(canonical, plan, origin)
+            return canonical
+        return self._answer(canonical, plan, "cache" if canonical.renaming.devices is None else "renamed")
 
     def answer(self, request: PlanRequest, within: float | None = None) -> Answer:
         """The answer. within: seconds after which the best schedule found so far is the answer.
@@ -101,68 +180,65 @@ class PlanningService:
         Raises SourceError or UsageError for a wrong request, NoSchedule if there is no schedule or none in time, and
         CheckFailed.
         """
-        began = time.monotonic()
-        answer = self.look_up(request)
-        if answer is not None:
-            return answer
-        canonical = self.classes.canonical(request)
+        known = self.look_up(request)
+        if isinstance(known, Answer):
+            return known
         if within is None:
-            return self._plan_answer(canonical, self._make(canonical))
-        limited = self._limited.submit(self._build_limited, canonical, began + within)
+            return self.answer_of(known, self.start(known).result())
+        limited = self.start_limited(known, within)
         try:
-            plan = limited.result(max(0.0, began + within - time.monotonic()))
+            return self.answer_of(known, limited.result(within), final=False)
         except TimeoutError:
-            message = f"there is no schedule within {within:g} s yet: the search goes on behind, so ask again"
-            raise NoSchedule(Diagnostic("S0207", message)) from None
-        finally:
-            self.start(canonical)
-        return self._plan_answer(canonical, plan, final=False)
+            raise too_late(within) from None
 
-    def start(self, canonical: CanonicalRequest) -> None:
-        """Make the plan of a canonical request behind, if it is neither made nor being made."""
-        with self._lock:
-            if canonical.key in self._running:
-                return
-        self._behind.submit(self._make_quietly, canonical)
-
-    def _make_quietly(self, canonical: CanonicalRequest) -> None:
-        try:
-            if self.store.find(canonical.key) is None:
-                self._make(canonical)
-        except CollcError:
-            return  # whoever asks without a deadline gets the message
-
-    def _build_limited(self, canonical: CanonicalRequest, deadline: float) -> StoredPlan:
-        """The best plan found in half of the time until the deadline; the rest is for bounds and checks."""
-        return build_plan(canonical, max(0.001, (deadline - time.monotonic()) / 2))
-
-    def _make(self, canonical: CanonicalRequest) -> StoredPlan:
-        """The plan of a canonical request; a thread that asks while another one makes it waits."""
+    def start(self, canonical: CanonicalRequest) -> Future[StoredPlan]:
+        """Begin to make the plan of a canonical request, unless that has begun. It is kept when it is made."""
         with self._lock:
             known = self._running.get(canonical.key)
-            future: Future[StoredPlan] = known or Future()
-            self._running[canonical.key] = future
-        if known is not None:
-            return known.result()
-        try:
-            plan = build_plan(canonical)
-            self.store.add(plan)
-            future.set_result(plan)
-        except BaseException as error:
-            future.set_exception(error)
-            raise
-        finally:
-            with self._lock:
-                del self._running[canonical.key]
-        return plan
+            if known is not None:
+                return known
+            plan = self.store.find(canonical.key)  # made since somebody looked
+            if plan is not None:
+                done: Future[StoredPlan] = Future()
+                done.set_result(plan)
+                return done
+            outer: Future[StoredPlan] = Future()
+            self._running[canonical.key] = outer
+        inner = self.workers.submit(canonical)
+        inner.add_done_callback(lambda made: self._finish(canonical.key, made, outer))
+        return outer
 
-    def _plan_answer(self, canonical: CanonicalRequest, plan: StoredPlan, *, final: bool = True) -> Answer:
+    def _finish(self, key: str, made: Future[StoredPlan], outer: Future[StoredPlan]) -> None:
+        """Keep a plan that was made, and tell those who wait for it."""
+        error = CancelledError() if made.cancelled() else made.exception()
+        try:
+            if error is None:
+                self.store.add(made.result())
+        except CollcError as unwritten:
+            error = unwritten
+        with self._lock:
+            del self._running[key]
+        if error is None:
+            outer.set_result(made.result())
+        else:
+            outer.set_exception(error)
+
+    def start_limited(self, canonical: CanonicalRequest, within: float) -> Future[StoredPlan]:
+        """Begin to make the best plan that half of a time gives, the rest of which is for bounds and checks; then the
+        search without a limit goes on behind.
+        """
+        limited = self.workers.submit(canonical, max(0.001, within / 2))
+        self.start(canonical)
+        return limited
+
+    def answer_of(self, canonical: CanonicalRequest, plan: StoredPlan, *, final: bool = True) -> Answer:
+        """The answer with a plan that was made."""
         return self._answer(canonical, plan, "patched" if plan.facts.patched else "new", final=final)
 
     def _answer(self, canonical: CanonicalRequest, plan: StoredPlan, origin: Origin, *, final: bool = True) -> Answer:
-        return Answer(origin, final, canonical.renaming.ranks, plan, canonical, self._module_again)
+        return Answer(origin, final, canonical.renaming.ranks, plan, canonical, self._plan_again)
 
-    def _module_again(self, canonical: CanonicalRequest) -> Module:
+    def _plan_again(self, canonical: CanonicalRequest) -> Module:
         """The module of a plan that was read from disk, planned again."""
         plan = build_plan(canonical)
         self.store.add(plan)
@@ -170,10 +246,17 @@ class PlanningService:
         return plan.module
 
     def wait(self) -> None:
-        """Wait for what is being planned behind."""
-        self._behind.submit(bool).result()
+        """Wait for all plans that are being made."""
+        with self._lock:
+            running = [*self._running.values()]
+        wait(running)
 
     def close(self) -> None:
-        """End the threads, after what they do now; what waits is not done."""
-        for pool in (self._limited, self._behind):
-            pool.shutdown(wait=True, cancel_futures=True)
+        """End the workers."""
+        self.workers.close()
+
+
+def too_late(within: float) -> NoSchedule:
+    """The error of a request whose deadline is over."""
+    message = f"there is no schedule within {within:g} s yet: the search goes on behind, so ask again"
+    return NoSchedule(Diagnostic("S0207", message))

@@ -7,16 +7,17 @@ plan with other names of the devices.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from collc.application.fallbacks.fallback_index import flat_name
-from collc.base.diagnostics import Diagnostic, SourceError, UsageError
+from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
 from collc.base.wording import plural
 from collc.graph.automorphisms import Automorphisms, mix_bits
 from collc.graph.canonical_sets import CanonicalPositions, Colours
@@ -28,7 +29,11 @@ from collc.verification.renaming_check import is_automorphism
 from collc.version import __version__
 
 if TYPE_CHECKING:
-    from collc.ten.network import Network
+    from collc.source.elaboration.elaborate import NamedNetwork
+
+
+SCHEDULE: Final = "requested_plan"
+"""The name of the schedule in the program of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,9 @@ class GroupRun:
         shape = shapes()[self.collective]
         return int(dict(self.options).get("root", "0")) if shape.by_rule and shape.has_root else -1
 
-    def line(self, npus: Sequence[int] | None, root: int) -> str:
-        """The statement of the run over other NPUs. npus: None for all."""
-        group = "net.npus" if npus is None else f"[{', '.join(f'net[{npu}]' for npu in npus)}]"
+    def line(self, topology: str, npus: Sequence[int] | None, root: int) -> str:
+        """The statement of the run over other NPUs of a topology. npus: None for all."""
+        group = f"{topology}.npus" if npus is None else f"[{', '.join(f'{topology}[{npu}]' for npu in npus)}]"
         options = {**dict(self.options), **({"root": str(root)} if root >= 0 else {})}
         return f"    run {self.collective}({group}, {', '.join(f'{key}: {value}' for key, value in options.items())})"
 
@@ -87,12 +92,12 @@ class Renaming:
 
 @dataclass(frozen=True, eq=False)
 class CanonicalRequest:
-    """The canonical form of a request. key: a hash of all that its plan depends on. text: its program, with one
-    schedule, `plan`.
+    """The canonical form of a request. key: a hash of all that its plan depends on. source: its program, which
+    has the schedule SCHEDULE.
     """
 
     key: str
-    text: str
+    source: SourceFile
     runtime: str
     renaming: Renaming
 
@@ -101,20 +106,22 @@ class CanonicalRequest:
 class RequestClasses:
     """Finds the canonical forms of requests on one network, for any number of threads.
 
-    head: the text of its program, which declares it as `net`. find_parts: finds parts by name. memory: bytes of the
-    renamings that are kept.
+    head: the program that declares it. named: the network. memory: bytes of the renamings that are kept.
     """
 
-    head: str
-    network: Network
-    find_parts: Callable[[str], list[Part]]
+    head: SourceFile
+    named: NamedNetwork
     memory: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        self.network = self.named.network
         symmetries = find_symmetries(self.network, lambda _npus: True)
         self._positions = CanonicalPositions(symmetries) if symmetries.all else None
         self._automorphisms = Automorphisms(self.network)
+        has_import = re.search(r"^import std\.collectives\b", self.head.text, re.MULTILINE) is not None
+        self._head = f"{'' if has_import else 'import std.collectives'}\n{self.head.text}\n"
+        self._hash = hashlib.sha256(repr((__version__, self.named.texts, self._head)).encode())
         most = max(1, self.memory // (self.network.device_count * np.int32().nbytes))
         self._renaming = lru_cache(most)(self._find_renaming)
         self._parts = lru_cache(most)(self._find_parts)
@@ -123,23 +130,28 @@ class RequestClasses:
         """The canonical form. Raises SourceError or UsageError for what is no NPU, part or collective."""
         groups = tuple((run.npus, run.root, shapes()[run.collective].by_rule) for run in request.runs)
         renaming = self._renaming(groups, tuple(sorted({*request.dead})))
-        lines = [run.line(*moved) for run, moved in zip(request.runs, renaming.runs, strict=True)]
+        lines = [run.line(self.named.name, *moved) for run, moved in zip(request.runs, renaming.runs, strict=True)]
         options = f'    synthesize auto(link_model: "{request.link_model}")'
         failures = [] if renaming.parts is None else ["    failures any npu"]  # so that parts can be taken away
-        text = "\n".join([self.head, "schedule plan on net {", *lines, options, *failures, "}", ""])
+        begin = f"schedule {SCHEDULE} on {self.named.name} {{"
+        schedule = "\n".join([begin, *lines, options, *failures, "}", ""])
         dead = None if renaming.parts is None else (renaming.parts.devices, renaming.parts.links)
-        content = repr((__version__, text, request.runtime, dead))
-        return CanonicalRequest(hashlib.sha256(content.encode()).hexdigest(), text, request.runtime, renaming)
+        content = repr((schedule, request.runtime, dead))
+        key = self._hash.copy()
+        key.update(content.encode())
+        return CanonicalRequest(
+            key.hexdigest(), SourceFile(self.head.name, self._head + schedule), request.runtime, renaming
+        )
 
     def _find_parts(self, name: str) -> tuple[Part, ...]:
         with self._lock:  # evaluation of expressions is for one thread
             try:
-                return tuple(self.find_parts(name))
+                return tuple(self.named.find_parts(name))
             except SourceError:
                 flat = flat_name(name)
                 if flat == name:
                     raise
-                return tuple(self.find_parts(flat))
+                return tuple(self.named.find_parts(flat))
 
     def _find_renaming(
         self, groups: tuple[tuple[tuple[int, ...] | None, int, bool], ...], dead: tuple[str, ...]

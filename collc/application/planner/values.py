@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Any, Final, cast
 
 from collc.application.planner.requests import GroupRun, PlanRequest
 from collc.base.diagnostics import Diagnostic, UsageError
-from collc.base.units import Dimension, format_bytes, quantity_in
+from collc.base.units import PICOSECONDS, Dimension, format_bytes, quantity_in
 from collc.base.wording import did_you_mean, phrase
 from collc.ten.link_model import LinkModel
 from collc.ten.standard_collectives import shapes
@@ -100,6 +101,18 @@ def _group(npus: object) -> tuple[int, ...]:
     if wrong:
         raise _fail("npus", "a list of numbers", wrong[0])
     return tuple(plain)
+
+
+def seconds_of(within: object) -> float | None:
+    """Seconds of a deadline: "1s", "100ms", or a number of seconds; None for none. Raises UsageError U0163."""
+    if within is None:
+        return None
+    time = quantity_in(within, Dimension.TIME) if isinstance(within, str) else None
+    number = within if isinstance(within, int | float) and not isinstance(within, bool) else 0
+    seconds = number if time is None else float(time / PICOSECONDS)
+    if not 0 < seconds < math.inf:
+        raise _fail("within", "a time, as 1s or a number of seconds,", within)
+    return float(seconds)
 
 
 def request_of(values: Mapping[str, Any]) -> PlanRequest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -57,9 +57,14 @@ def load_program(
     return with_tables(source, use)
 
 
-def checked_context(loaded: LoadedFiles, definitions: Mapping[str, str]) -> FileContext:
-    """What the program of some files is elaborated in, after the check of names and types. Raises SourceError."""
-    program = ProgramContext()
+def checked_context(
+    loaded: LoadedFiles, definitions: Mapping[str, str], before: ProgramContext | None = None
+) -> FileContext:
+    """What the program of some files is elaborated in, after the check of names and types. Raises SourceError.
+
+    before: an earlier elaboration, whose topologies of the standard library are not built again.
+    """
+    program = ProgramContext() if before is None else ProgramContext(known=before.built)
     problems, context = program.problems, program.context(loaded.main)
     context.main = True
     for name, text in definitions.items():
@@ -113,14 +118,29 @@ def load_topology(source: Path | SourceFile, name: str | None, definitions: Mapp
     return fed_links(with_tables(source, use))
 
 
-def load_parts(source: SourceFile, name: str) -> tuple[Network, Callable[[str], list[Part]]]:
-    """The network of a topology of a program, and a function that finds its parts by name, as `nic[3, 5]`,
-    `node[3].gpu[*]` or `gpu[0, 1] <-> leaf[1]`. Both raise SourceError.
+@dataclass(frozen=True, slots=True)
+class NamedNetwork:
+    """The network of a topology of a program. texts: of all files of the program.
+
+    find_parts: finds parts by name, as `nic[3, 5]`, `node[3].gpu[*]` or `gpu[0, 1] <-> leaf[1]`. Raises SourceError.
     """
 
-    def use(loaded: LoadedFiles) -> tuple[Network, Callable[[str], list[Part]]]:
+    name: str
+    network: Network
+    find_parts: Callable[[str], list[Part]]
+    texts: tuple[str, ...]
+
+
+def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
+    """A topology of a program, with its parts. name: None for the one that no other topology of the file uses.
+
+    Raises SourceError as `load_topology`.
+    """
+
+    def use(loaded: LoadedFiles) -> NamedNetwork:
         context = checked_context(loaded, {})
-        network, topology = _named_topology(context, name), context.topology_named(name)
+        chosen = _only_name(context, Path(source.name)) if name is None else name
+        network, topology = _named_topology(context, chosen), context.topology_named(chosen)
         assert topology is not None
         names = PartNames(topology, context)
 
@@ -137,7 +157,8 @@ def load_parts(source: SourceFile, name: str) -> tuple[Network, Callable[[str], 
                 raise fail("E0331", f"'{text}' is not the name of a part", None, hint="as in: nic[3, 5]")
             return names.find_named(statements[0].value, context.root)
 
-        return fed_links(network), find
+        texts = tuple(file.source.text for file in loaded.files.values())
+        return NamedNetwork(chosen, fed_links(network), find, texts)
 
     return with_tables(source, use)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -16,8 +17,15 @@ from collc.source.elaboration.derived_topologies import with_parts, without_part
 from collc.source.elaboration.evaluate import Evaluator, row_by_row
 from collc.source.elaboration.topologies import build_topology
 from collc.source.elaboration.topology_parts import check_npus, device_label
-from collc.source.elaboration.topology_values import Topology, limited_npus, rename_topology, reversed_links, unwound
-from collc.source.elaboration.values import Frame, Value, as_rows
+from collc.source.elaboration.topology_values import (
+    DeviceArray,
+    Topology,
+    limited_npus,
+    rename_topology,
+    reversed_links,
+    unwound,
+)
+from collc.source.elaboration.values import Data, Frame, Value, as_rows
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Call, Index, Without
 from collc.source.problems import AlreadyReported, Problems, at_use, fail
@@ -50,13 +58,18 @@ class GroupFamily:
         return self.row[key]
 
 
+BuildKey = tuple[s.TopologyTemplate, tuple[tuple[str, Type, Data], ...]]
+"""A template, and the name, type and value of each argument."""
+
+
 @dataclass(eq=False)
 class ProgramContext:
     """The elaboration of one program.
 
     definitions: the values of params that were given with -D. problems: the messages so far. contexts: of its files, by
     the id of the file. depth: number of templates that are being expanded, one inside another. expansions: of
-    templates, so far.
+    templates, so far. built: topologies of the standard library by template and arguments. known: topologies of
+    the library that an earlier elaboration built.
     """
 
     definitions: dict[str, Value] = field(default_factory=dict[str, Value])
@@ -64,6 +77,8 @@ class ProgramContext:
     contexts: dict[int, FileContext] = field(default_factory=dict[int, "FileContext"])
     depth: int = 0
     expansions: int = 0
+    built: dict[BuildKey, Topology] = field(default_factory=dict["BuildKey", Topology])
+    known: Mapping[BuildKey, Topology] = field(default_factory=dict["BuildKey", Topology])
 
     def context(self, file: FileScope) -> FileContext:
         """The context of a file."""
@@ -218,20 +233,29 @@ class FileContext(Evaluator):
     ) -> Topology:
         """The topology of a template of this file. Errors inside name the call (see at_use)."""
         program, places = self.program, {name: argument.span for name, argument in given.items()}
+        library = self.file.module is not None
+        arguments = tuple((name, argument.value.type, argument.value.data) for name, argument in given.items())
+        key = (template, arguments)
+        plain = library and all(isinstance(data, int | float | str | Fraction | None) for _, _, data in arguments)
+        earlier = (program.built.get(key) or program.known.get(key)) if plain else None
         if program.depth >= limits.MAX_DEPTH:
             raise limits.too_deep("the expansion of templates", call.span)
         program.expansions += 1
         limits.check_count("expansions of templates", program.expansions, call.span)
+        if earlier is not None:
+            program.built[key] = earlier
+            return replace(earlier)  # groups of one of two equal topologies are not groups of the other
         program.depth += 1
         try:
-            return build_topology(
-                template, call.span, parameter_frame(template.parameters or (), given, self, self.root), self
-            )
+            frame = parameter_frame(template.parameters or (), given, self, self.root)
+            topology = build_topology(template, call.span, frame, self)
         except SourceError as error:
-            library = self.file.module is not None
             raise at_use(error, library, call.span, "in the expansion of this call", places) from None
         finally:
             program.depth -= 1
+        if plain and all(isinstance(member, DeviceArray) for member in topology.members.values()):
+            program.built[key] = topology  # other members are evaluated later, in the context of this program
+        return topology
 
     # Bodies of schedules, workloads, designs and tables of prices
 

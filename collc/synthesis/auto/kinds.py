@@ -133,6 +133,13 @@ class ProblemKind:
         return is_symmetric(self.module)
 
     @cached_property
+    def is_repairable(self) -> bool:
+        """Whether that was so before a network without switches lost some links or NPUs."""
+        from collc.synthesis.symmetric import is_repairable
+
+        return is_repairable(self.module)
+
+    @cached_property
     def has_dimensions(self) -> bool:
         """Whether the network is a product. Not if `symmetric` applies: it uses the dimensions, and is never longer."""
         from collc.graph.coordinates import find_dimensions
@@ -177,7 +184,7 @@ class ProblemKind:
         limited = self.module.network.has_limited_buffers
         overlaps = self.reduces and not self.has_switches and self.is_bandwidth_bound
         table = (
-            ("symmetric", self.is_symmetric),
+            ("symmetric", self.is_symmetric or self.is_repairable),
             ("one_shot", self.is_latency_bound_one_shot and not self.is_symmetric),
             ("exchange", self.is_latency_bound),
             ("tacos", self.is_shared and not self.has_switches),

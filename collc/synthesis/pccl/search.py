@@ -200,6 +200,8 @@ class PathSearch:
                 network.buffers,
                 np.zeros(network.switch_count, np.int64),
             )
+            if not (len(self.reserved) or len(self.held)):  # so that nothing is compiled for it
+                return links, buffers
             return version_of(with_reserved, compile_it)(links, buffers, planned, *rows)
         timelines = [StepTimeline() if self.step else Timeline() for _ in range(network.link_count)]
         slots: list[int] = network.buffers.tolist()

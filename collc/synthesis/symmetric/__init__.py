@@ -4,6 +4,7 @@ from collc.synthesis.symmetric.cluster import is_cluster
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.synthesizer import (
     factored_schedule,
+    is_repairable,
     is_symmetric,
     representative,
     symmetric,
@@ -14,6 +15,7 @@ __all__ = [
     "factored_schedule",
     "find_group",
     "is_cluster",
+    "is_repairable",
     "is_symmetric",
     "representative",
     "symmetric",

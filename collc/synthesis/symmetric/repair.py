@@ -103,6 +103,7 @@ class Repair:
         self.holders: dict[tuple[int, int], dict[int, int]] = {}
         self.closed: set[tuple[int, int]] = set()
         self.closed_first = False
+        self.rerouted: dict[tuple[int, int], Route] = {}
         self._links = network.link_count
         self._sizes = list(zip(translations.sizes, translations.strides, strict=True))
         self._images: list[list[int]] = translations.class_links.tolist()
@@ -301,6 +302,22 @@ class Repair:
         steps = [self.steps[move] for move in lost_moves]
         ready = int(self.messages.start[lost[0]])
         best: tuple[int, Route, list[int]] | None = None
+        for route in self._routes_for(owner, steps, self.rerouted.get((chunk, owner))):
+            starts, arrival = self.gaps.earliest(route, ready)
+            if best is None or arrival < best[0]:
+                best = arrival, route, starts
+            if arrival <= self.end:
+                break
+        if best is None:
+            return False
+        self.send(chunk, owner, best[1], best[2])
+        self.end = max(self.end, best[0])
+        return True
+
+    def _routes_for(self, owner: int, steps: list[int], other: Route | None) -> Iterator[Route]:
+        """The routes of a block with some steps, and another one if there is one."""
+        if other is not None:
+            yield other
         for moves in self._other_routes(steps):
             sender, route = owner, Route()
             for move in moves:
@@ -310,13 +327,7 @@ class Repair:
                 route += part
                 sender = self.add(sender, self.steps[move])
             else:
-                starts, arrival = self.gaps.earliest(route, ready)
-                if best is None or arrival < best[0]:
-                    best = arrival, route, starts
-        if best is None:
-            return False
-        self.send(chunk, owner, best[1], best[2])
-        return True
+                yield route
 
     def _other_routes(self, steps: list[int]) -> Iterator[list[int]]:
         """Moves in other orders, and with the first one divided in two, or with one forth and back, so that the others

@@ -10,20 +10,24 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.graph.automorphisms import opposite_links
+from collc.graph.digraph import Digraph
+from collc.graph.distances import hops_from
 from collc.graph.translations import find_translations
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.cluster import cluster_copies
 from collc.synthesis.symmetric.damage import SHARE, undamaged_network
+from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
-from collc.synthesis.symmetric.translated import MOST_EXPANDED, tree_copies
+from collc.synthesis.symmetric.rerouted import list_blocks, reroute
+from collc.synthesis.symmetric.translated import tree_copies
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.repaired_schedule import RepairedSchedule
-from collc.ten.schedule import Transfers
+from collc.ten.schedule import MOST_LISTED, RowSchedule, Transfers
 
 
 class _Phase(NamedTuple):
@@ -36,7 +40,7 @@ class _Phase(NamedTuple):
     added: Transfers
 
 
-def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | None:
+def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | RowSchedule | None:
     """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs that are there; None if this
     does not apply: if the network lacks nothing, or much of the plan, or two translations of a transfer share a link.
 
@@ -47,13 +51,27 @@ def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | None
         return None
     if network.has_limited_buffers or bool(network.reduces.any()) or network.has_endpoints:
         return None
-    if not network.has_switches and module.demand.least_transfers > MOST_EXPANDED:
-        return None  # paths are long, so that most of a large plan may depend on a link
     whole = undamaged_network(network)
     translations = None if whole is None else find_translations(whole)
     if whole is None or translations is None or translations.count != network.npu_count:
         return None
     return _Repairer(module, whole, translations, numbers, effort).schedule()
+
+
+def is_repairable(module: Module) -> bool:
+    """Whether one collective over all NPUs that are there runs on a Cayley graph that lacks some links or NPUs, and at
+    most 1/SHARE of all pairs of NPUs are likely to lose their path.
+    """
+    network, numbers = module.network, ChunkNumbers.of(module.demand)
+    if numbers is None or module.schedule is not None or network.has_switches or network.has_endpoints:
+        return False
+    if len(module.demand.runs[0].group) != len(network.npus):
+        return False
+    whole = undamaged_network(network)
+    if whole is None or find_group(whole) is None:
+        return False
+    hops = int(hops_from(Digraph.of(whole), 0).sum())
+    return (whole.link_count - network.link_count) * hops * SHARE <= whole.link_count * whole.npu_count
 
 
 class _Repairer:
@@ -67,10 +85,12 @@ class _Repairer:
         self._of_whole = ChunkNumbers(np.arange(whole.npu_count, dtype=np.int32), numbers.pairs, numbers.parts)
         self._times = ClassTimes.of(whole, translations, module.model, chunk_size(module.demand))
 
-    def schedule(self) -> RepairedSchedule | None:
+    def schedule(self) -> RepairedSchedule | RowSchedule | None:
         """The schedule; None if the plan cannot be repaired."""
         standard, network = self._module.demand.standard, self._module.network
         assert standard is not None
+        if self._numbers.pairs and not network.has_switches:
+            return self._exchange()
         if not standard.shape.reduces:
             return self._join(self._copies(network, self._whole))
         if standard.shape.end != "all":
@@ -89,10 +109,32 @@ class _Repairer:
         schedules = [each for each in (plain, other) if each is not None]
         return min(schedules, key=lambda each: each.collective_time(network, self._module.demand), default=None)
 
+    def _exchange(self) -> RepairedSchedule | RowSchedule | None:
+        """An All-to-All without switches."""
+        network, whole = self._module.network, self._whole
+        repair = self._begin(network, whole)
+        if repair is None or not reroute(repair, network, whole):
+            return None
+        if len(repair.rows) * repair.count > MOST_LISTED:
+            repair.repair_all()
+            return self._join(self._phase_of(repair))
+        listed = list_blocks(repair, network, self._effort)
+        return None if listed is None else RowSchedule(self._module.model, self._number_chunks(*listed))
+
     def _copies(self, network: Network, whole: Network, *, moves_sums: bool = False) -> _Phase | None:
         """The copies of an All-Gather or All-to-All; moves_sums: whether chunks begin so that damaged nodes send and
         receive fewer of them.
         """
+        repair = self._begin(network, whole)
+        if repair is None or (moves_sums and not move_sums(repair, whole)) or not repair.repair_all():
+            return None
+        return self._phase_of(repair)
+
+    def _phase_of(self, repair: Repair) -> _Phase:
+        return _Phase(repair.rows, repair.dropped_rows(), self._number_chunks(*repair.added_transfers()))
+
+    def _begin(self, network: Network, whole: Network) -> Repair | None:
+        """The plan of the whole network, from which all that is over missing links is dropped; None if that is much."""
         numbers, model = self._of_whole, self._module.model
         size = chunk_size(self._module.demand)
         if whole.has_switches:
@@ -105,9 +147,7 @@ class _Repairer:
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None
         repair.drop(repair.missing)
-        if (moves_sums and not move_sums(repair, whole)) or not repair.repair_all():
-            return None
-        return _Phase(rows, repair.dropped_rows(), self._number_chunks(*repair.added_transfers()))
+        return repair
 
     def _number_chunks(self, chunk: Int32Array, owner: Int32Array, link: Int32Array, start: Int64Array) -> Transfers:
         """Transfers of chunks of the representative that are taken to owners, in the numbers of the module."""

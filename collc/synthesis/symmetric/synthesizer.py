@@ -17,17 +17,23 @@ from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.cluster import cluster_schedule, is_cluster
 from collc.synthesis.symmetric.group import Group, find_group
-from collc.synthesis.symmetric.repaired import repaired_schedule
+from collc.synthesis.symmetric.repaired import is_repairable, repaired_schedule
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, expand_plan
 from collc.synthesis.symmetric.translated import translated_schedule
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
-from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.module import Module
-from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import Schedule
 
-__all__ = ["factored_schedule", "find_group", "is_symmetric", "representative", "symmetric", "symmetric_module"]
+__all__ = [
+    "factored_schedule",
+    "find_group",
+    "is_repairable",
+    "is_symmetric",
+    "representative",
+    "symmetric",
+    "symmetric_module",
+]
 
 
 def symmetric_module(module: Module, effort: Effort) -> Module:
@@ -35,7 +41,7 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
 
     Raises SourceError if neither network nor demand is symmetric.
     """
-    schedule: Schedule | None = factored_schedule(module, effort)
+    schedule = factored_schedule(module, effort)
     solved = (
         solve(module, lambda task: symmetric(task, effort)) if schedule is None else replace(module, schedule=schedule)
     )
@@ -43,8 +49,9 @@ def symmetric_module(module: Module, effort: Effort) -> Module:
     return solved
 
 
-def factored_schedule(module: Module, effort: Effort) -> FactoredSchedule | RepairedSchedule | None:
-    """A schedule whose transfers are not listed; None if there is none, or the network is small and has no switches.
+def factored_schedule(module: Module, effort: Effort) -> Schedule | None:
+    """A schedule that lists the transfers of one NPU only, or those of a damaged network; None if there is none, or the
+    network is small, whole and has no switches.
 
     Raises SourceError if links have no bandwidth or latency, or do not lead to all NPUs.
     """

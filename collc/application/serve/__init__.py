@@ -1,0 +1,1 @@
+"""The planner behind HTTP: `collc serve`."""

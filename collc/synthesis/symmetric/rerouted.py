@@ -1,0 +1,96 @@
+"""An All-to-All on a Cayley graph that lacks links or NPUs.
+
+Blocks whose routes are whole keep them. The others, one after another, the longest first, take a route that does not
+raise the largest load of a link so far if there is one, over as few links as possible. A list schedule of all transfers
+then takes little longer than the largest load. It lists them; if they are too many, the new routes are for the gaps
+between the translations of the plan (repair.py), which takes somewhat longer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collc.graph.digraph import Digraph
+from collc.graph.distances import hops_from
+from collc.kernels.cheapest_routes import RouteGraph, find_route
+from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of
+from collc.synthesis.list_schedule import Tasks, best_starts
+from collc.synthesis.symmetric.repair import Repair
+from collc.synthesis.task import Effort
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.network import Network
+
+
+def reroute(repair: Repair, network: Network, whole: Network) -> bool:
+    """Chooses a route for each block that has lost its own; False if no links lead to a target."""
+    keys = sorted(repair.lost, key=lambda key: (-len(repair.lost[key]), key))
+    npus = repair.translations.orbits[0]
+    distance = hops_from(Digraph.of(whole), int(npus[0]))[npus]
+    compile_it = runs_compiled(
+        find_route, STEP_TIME * len(keys) * int(distance.max()) * network.link_count // network.npu_count
+    )
+    graph = _graph_of(repair, network, distance, compile_it)
+    load = np.append(_loads(repair, network), 0)
+    load[-1] = load.max()
+    room = [numbers(np.zeros(network.npu_count, np.int64), compile_it) for _ in range(3)]
+    loads, find = numbers(load, compile_it), version_of(find_route, compile_it)
+    for chunk, owner in keys:
+        block = int(repair.translations.element_of[chunk // repair.numbers.parts])
+        hops = find(graph, int(npus[owner]), int(npus[repair.add(owner, block)]), loads, *room)
+        if hops < 0:
+            return False
+        repair.rerouted[chunk, owner] = [int(link) for link in room[2][:hops]][::-1]
+    return True
+
+
+def _graph_of(repair: Repair, network: Network, distance: Int64Array, compile_it: bool) -> RouteGraph:
+    translations, (offsets, links) = repair.translations, network.out_links
+    columns = (
+        offsets,
+        links,
+        network.source,
+        network.target,
+        translations.element_of,
+        translations.sizes,
+        translations.strides,
+        distance,
+    )
+    return RouteGraph(*(numbers(np.asarray(column, np.int64), compile_it) for column in columns))
+
+
+def _loads(repair: Repair, network: Network) -> Int64Array:
+    """int64[links]: the blocks over each link that keep their routes."""
+    translations, link = repair.translations, repair.rows.link
+    load = np.bincount(translations.class_row[link], minlength=len(translations.class_links))[translations.class_row]
+    row, element = np.divmod(repair.dropped_rows(), repair.count)
+    load -= np.bincount(translations.moved_links(link[row], element.astype(np.int32)), minlength=len(load))
+    return load[: network.link_count]
+
+
+def list_blocks(
+    repair: Repair, network: Network, effort: Effort
+) -> tuple[Int32Array, Int32Array, Int32Array, Int64Array] | None:
+    """(chunks of the representative, elements of their owners, links, starts) of all transfers; None if stopped."""
+    rows, count = repair.rows, repair.count
+    kept = np.ones(len(rows) * count, np.bool_)
+    kept[repair.dropped_rows()] = False
+    row, element = np.divmod(np.flatnonzero(kept), count)
+    element = element.astype(np.int32)
+    new = [(*key, link, hop) for key, route in repair.rerouted.items() for hop, link in enumerate(route)]
+    added = np.array(new, np.int64).reshape(-1, 4)
+    chunk = np.append(rows.chunk[row], added[:, 0]).astype(np.int32)
+    owner = np.append(element, added[:, 1]).astype(np.int32)
+    link = np.append(repair.translations.moved_links(rows.link[row], element), added[:, 2]).astype(np.int32)
+    block = chunk.astype(np.int64) * count + owner
+    order = np.lexsort((np.append(rows.start[row], added[:, 3]), block))
+    chunk, owner, link, block = chunk[order], owner[order], link[order], block[order]
+    follows = np.flatnonzero(block[1:] == block[:-1]).astype(np.int32)
+    last = np.append(np.flatnonzero(np.diff(block)), len(block) - 1)
+    left = last[np.searchsorted(last, np.arange(len(block)))] - np.arange(len(block))
+    urgent = np.argsort(-left, kind="stable")
+    number = np.empty(len(urgent), np.int32)
+    number[urgent] = np.arange(len(urgent), dtype=np.int32)
+    busy, total = (repair.times.taken[link[urgent]], repair.times.window[link[urgent]])
+    tasks = Tasks(link[urgent], busy, total, number[follows], number[follows + 1], network.link_count)
+    schedule = best_starts(tasks, {}, effort, turns=0)
+    return None if schedule is None else (chunk[urgent], owner[urgent], link[urgent], schedule[1])
