@@ -229,7 +229,11 @@ def _request_without(given: BuildInput, parts: tuple[Part, ...], name: str) -> S
     choice = without.choice
     if choice is not None:
         build = choice.request  # no reference to the demand
-        choice = replace(choice, request=lambda count: adapt(build(count)))
+
+        def build_adapted(count: int) -> ScheduleRequest:
+            return adapt(build(count))
+
+        choice = replace(choice, request=build_adapted)
     return replace(adapt(without), choice=choice)
 
 
