@@ -20,7 +20,7 @@ from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.rerouted import list_blocks, reroute
-from collc.synthesis.symmetric.translated import tree_copies
+from collc.synthesis.symmetric.translated import MOST_EXPANDED, tree_copies
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
@@ -55,12 +55,14 @@ def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | RowS
     translations = None if whole is None else find_translations(whole)
     if whole is None or translations is None or translations.count != network.npu_count:
         return None
+    if not network.has_switches and not _is_little_lost(network, whole, numbers.parts):
+        return None
     return _Repairer(module, whole, translations, numbers, effort).schedule()
 
 
 def is_repairable(module: Module) -> bool:
-    """Whether one collective over all NPUs that are there runs on a Cayley graph that lacks some links or NPUs, and at
-    most 1/SHARE of all pairs of NPUs are likely to lose their path.
+    """Whether one collective over all NPUs that are there runs on a Cayley graph that lacks some links or NPUs, so few
+    that most pairs of NPUs keep their path.
     """
     network, numbers = module.network, ChunkNumbers.of(module.demand)
     if numbers is None or module.schedule is not None or network.has_switches or network.has_endpoints:
@@ -68,10 +70,16 @@ def is_repairable(module: Module) -> bool:
     if len(module.demand.runs[0].group) != len(network.npus):
         return False
     whole = undamaged_network(network)
-    if whole is None or find_group(whole) is None:
-        return False
-    hops = int(hops_from(Digraph.of(whole), 0).sum())
-    return (whole.link_count - network.link_count) * hops * SHARE <= whole.link_count * whole.npu_count
+    return whole is not None and find_group(whole) is not None and _is_little_lost(network, whole, numbers.parts)
+
+
+def _is_little_lost(network: Network, whole: Network, parts: int) -> bool:
+    """Whether at most 1/SHARE of all pairs of NPUs, and of their chunks not too many to be listed, are likely to lose
+    their path.
+    """
+    pairs, hops = whole.npu_count**2, int(hops_from(Digraph.of(whole), 0).sum())
+    lost = (whole.link_count - network.link_count) * hops * whole.npu_count // whole.link_count
+    return lost * SHARE <= pairs and lost * parts <= MOST_EXPANDED
 
 
 class _Repairer:
