@@ -17,8 +17,6 @@ from collc.ten.standard_collectives import shapes
 RUNTIMES: Final = ("msccl", "mscclpp", "run")
 """Kinds of files that a request may ask for."""
 
-_MOST_SECONDS: Final = 10**9
-
 _WORD: Final = re.compile(r"[a-z]{1,8}")
 _PART: Final = re.compile(r"[\w\[\], .*<>-]{1,200}")
 
@@ -114,7 +112,7 @@ def seconds_of(within: object) -> float | None:
     time = quantity_in(within, Dimension.TIME) if isinstance(within, str) else None
     number = within if isinstance(within, int | float) and not isinstance(within, bool) else 0
     seconds = number if time is None else time / PICOSECONDS
-    if not 0 < seconds <= _MOST_SECONDS:
+    if not 0 < seconds <= 1e9:
         raise _fail("within", "a time, as 1s or a number of seconds,", within)
     return float(seconds)
 

@@ -147,8 +147,8 @@ def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
         def find_end(text: str) -> int:
             devices = [device for part in find(text) for device in part.devices]
             if len(devices) != 1:
-                at, message = SourceFile("<part>", text), f"each end of a link is one device, not {len(devices)}"
-                raise fail("E0331", message, Span(at, 0, len(text)), hint="as in: gpu[0, 1] <-> leaf[1]")
+                typed, message = SourceFile("<part>", text), f"each end of a link is one device, not {len(devices)}"
+                raise fail("E0331", message, Span(typed, 0, len(text)), hint="as in: gpu[0, 1] <-> leaf[1]")
             return devices[0]
 
         def find(text: str) -> list[Part]:
