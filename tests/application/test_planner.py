@@ -7,7 +7,8 @@ import errno
 import random
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import numpy as np
 import pytest
 
 import collc
+from collc.api.client import RemoteAnswer
 from collc.application.planner.answers import Answer
-from collc.application.planner.plan_store import PlanStore, bytes_of, decode_plan
-from collc.application.planner.planning import PlanningService
-from collc.application.planner.requests import PlanRequest
+from collc.application.planner.plan_store import PlanStore, StoredPlan, bytes_of, decode_plan
+from collc.application.planner.planning import PlanningService, Threads
+from collc.application.planner.requests import CanonicalRequest, PlanRequest
 from collc.application.planner.values import parameters, request_of
 from collc.application.serve.schema import interface_schema
 from collc.base.diagnostics import NoSchedule, SourceError, SourceFile, UsageError
@@ -275,6 +277,48 @@ def test_work_that_cannot_begin_or_ends_badly_leaves_nothing(monkeypatch: pytest
                 with pytest.raises(MemoryError):
                     planner.plan("all_gather", npus=[0, 1], **SMALL)
             assert planner.service.plans_waiting == 0
+
+
+class Held(Threads):
+    """Workers that begin nothing: what they were given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[tuple[float | None, Future[StoredPlan]]] = []
+
+    def submit(self, request: CanonicalRequest, seconds: float | None = None) -> Future[StoredPlan]:
+        self.given.append((seconds, Future()))
+        return self.given[-1][1]
+
+
+def test_equal_deadlines_share_work_that_ends_with_the_last_of_them(planner: collc.Planner) -> None:
+    workers = Held()
+    service = PlanningService(planner.service.classes, PlanStore(1 << 20, None), workers)
+    request = request_of({"collective": "all_gather", "npus": [0, 1], **SMALL})
+    known = service.classes.canonical(request)
+    first, second = service.start_limited(known, 8.0), service.start_limited(known, 8.0)
+    assert first is second
+    assert ([seconds for seconds, _ in workers.given], service.plans_waiting) == ([4.0, None], 2)
+    assert service.is_making(known, 8.0)
+    assert not service.is_making(known, 9.0)
+    service.give_up(known, 8.0, first)
+    assert not first.done()
+    service.give_up(known, 8.0, second)
+    assert [work.cancelled() for _, work in workers.given] == [True, False]
+    assert service.plans_waiting == 1
+    with pytest.raises(NoSchedule, match="there is no schedule within"):
+        service.answer(request, 0.001)
+    assert workers.given[-1][1].cancelled()
+    service.give_up(known, 8.0, first)  # of work that is gone
+    workers.close()
+
+
+def test_an_answer_that_is_not_final_has_no_files_for_others(planner: collc.Planner) -> None:
+    answer = planner.plan("all_gather", npus=[0, 1], runtime="msccl", **SMALL)
+    facts = replace(answer, final=False).as_json()
+    assert (answer.as_json()["files"], facts["files"]) == ({name: len(data) for name, data in answer.files.items()}, {})
+    with pytest.raises(KeyError, match="has 0 files"):
+        RemoteAnswer(facts, collc.Client()).read_file()
 
 
 def test_plans_are_of_the_imports_that_were_read_at_first(tmp_path: Path) -> None:
