@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import errno
 import random
 import sys
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ import pytest
 import collc
 from collc.application.planner.answers import Answer
 from collc.application.planner.plan_store import PlanStore, bytes_of, decode_plan
+from collc.application.planner.planning import PlanningService
 from collc.application.planner.requests import PlanRequest
 from collc.application.planner.values import parameters, request_of
 from collc.application.serve.schema import interface_schema
-from collc.base.diagnostics import NoSchedule, SourceError, UsageError
+from collc.base.diagnostics import NoSchedule, SourceError, SourceFile, UsageError
 from collc.command.cli import parse_arguments, run_command
 from collc.graph.automorphisms import link_keys
 from collc.ten.parts import devices_and_links
@@ -228,6 +230,9 @@ def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner)
         ("all_gather", {"size": "1MiB", "npus": "01"}, "a list of numbers"),
         ("all_gather", {"size": "1MiB", "dead": ["a\nb"]}, "the name of a part"),
         ("all_gather", {"size": "1MiB", "dead": "npu[9, 9]"}, "no parts with these indices"),
+        ("all_gather", {"size": "1MiB", "dead": "npu[0, *] <-> npu[1, 0]"}, "is one device, not 3"),
+        ("all_gather", {"size": "1MiB", "within": 10**400}, "within"),
+        ("all_gather", {"size": "1MiB", "within": f"{10**400}s"}, "within"),
         ("all_gather", {"size": "1MiB", "runtime": "exe"}, "runtime"),
         ("all_gather", {"size": "1MiB", "color": 1}, "has no 'color'"),
         ("broadcast", {"size": "1MiB", "npus": [0, 1], "root": 2}, "no rank 2"),
@@ -241,6 +246,49 @@ def test_wrong_requests_have_a_message(
     with pytest.raises((UsageError, SourceError)) as caught:
         planner.plan(collective, **options)
     assert expected in str(caught.value)
+
+
+def test_a_plan_that_cannot_be_written_is_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("collc.application.planner.plan_store.write_file", fail)
+    monkeypatch.setattr(Path, "unlink", fail)
+    with collc.Planner(TORUS, cache=tmp_path) as planner:
+        first = planner.plan("all_gather", npus=[0, 1], **SMALL)
+        damaged = tmp_path / first.key[:2] / first.key
+        damaged.parent.mkdir()
+        damaged.write_bytes(b"")
+        assert planner.service.plans_waiting == 0
+        assert planner.plan("all_gather", npus=[0, 1], **SMALL).plan is first.plan
+        assert PlanStore(0, tmp_path).find(first.key) is None
+
+
+def test_work_that_cannot_begin_or_ends_badly_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with collc.Planner(TORUS) as planner:
+        for owner, name in ((planner.service.workers, "submit"), (planner.service.store, "add")):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, fail)
+                with pytest.raises(MemoryError):
+                    planner.plan("all_gather", npus=[0, 1], **SMALL)
+            assert planner.service.plans_waiting == 0
+
+
+def test_plans_are_of_the_imports_that_were_read_at_first(tmp_path: Path) -> None:
+    name, ask = tmp_path / "speed.coll", request_of({"collective": "all_gather", "npus": [0, 1], **SMALL})
+    head = 'import std.topologies\nimport "speed.coll"\ntopology loop = ring(3, bandwidth: speed, latency: 1us)\n'
+    times: list[int] = []
+    for changed in (False, True):
+        name.write_text("let speed = 50GiB/s\n")
+        service = PlanningService.of(SourceFile(str(tmp_path / "net.coll"), head), "loop", 1 << 20, None)
+        if changed:
+            name.write_text("let speed = 1GiB/s\n")
+        times.append(service.answer(ask).time_ps)
+        service.close()
+    assert times[0] == times[1]
 
 
 def test_the_first_of_the_arguments_of_a_planner_are_checked() -> None:

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from collc.application.planner.answers import Answer, Origin
 from collc.application.planner.plan_store import PlanFacts, PlanStore, StoredPlan
 from collc.application.planner.requests import SCHEDULE, CanonicalRequest, PlanRequest, RequestClasses
 from collc.application.settings import Settings
-from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, SourceFile
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceFile
 from collc.source.elaboration.elaborate import load_parts, load_program
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
@@ -202,22 +202,22 @@ class PlanningService:
                 done: Future[StoredPlan] = Future()
                 done.set_result(plan)
                 return done
+            inner = self.workers.submit(canonical)
             outer: Future[StoredPlan] = Future()
             self._running[canonical.key] = outer
-        inner = self.workers.submit(canonical)
         inner.add_done_callback(lambda made: self._finish(canonical.key, made, outer))
         return outer
 
     def _finish(self, key: str, made: Future[StoredPlan], outer: Future[StoredPlan]) -> None:
         """Keep a plan that was made, and tell those who wait for it."""
-        error = CancelledError() if made.cancelled() else made.exception()
+        error: BaseException | None = None
         try:
-            if error is None:
-                self.store.add(made.result())
-        except CollcError as unwritten:
-            error = unwritten
-        with self._lock:
-            del self._running[key]
+            self.store.add(made.result())
+        except BaseException as failed:
+            error = failed
+        finally:
+            with self._lock:
+                del self._running[key]
         if error is None:
             outer.set_result(made.result())
         else:
