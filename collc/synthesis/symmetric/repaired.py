@@ -55,14 +55,14 @@ def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | RowS
     translations = None if whole is None else find_translations(whole)
     if whole is None or translations is None or translations.count != network.npu_count:
         return None
-    if not network.has_switches and not _is_little_lost(network, whole, numbers.parts):
+    if not network.has_switches and _lost_paths(network, whole) * numbers.parts > MOST_EXPANDED:
         return None
     return _Repairer(module, whole, translations, numbers, effort).schedule()
 
 
 def is_repairable(module: Module) -> bool:
-    """Whether one collective over all NPUs that are there runs on a Cayley graph that lacks some links or NPUs, so few
-    that most pairs of NPUs keep their path.
+    """Whether one collective over all NPUs that are there runs on a Cayley graph that lacks some links or NPUs, and at
+    most 1/SHARE of all pairs of NPUs are likely to lose their path.
     """
     network, numbers = module.network, ChunkNumbers.of(module.demand)
     if numbers is None or module.schedule is not None or network.has_switches or network.has_endpoints:
@@ -70,16 +70,15 @@ def is_repairable(module: Module) -> bool:
     if len(module.demand.runs[0].group) != len(network.npus):
         return False
     whole = undamaged_network(network)
-    return whole is not None and find_group(whole) is not None and _is_little_lost(network, whole, numbers.parts)
+    if whole is None or find_group(whole) is None:
+        return False
+    return _lost_paths(network, whole) * SHARE <= whole.npu_count**2
 
 
-def _is_little_lost(network: Network, whole: Network, parts: int) -> bool:
-    """Whether at most 1/SHARE of all pairs of NPUs, and of their chunks not too many to be listed, are likely to lose
-    their path.
-    """
-    pairs, hops = whole.npu_count**2, int(hops_from(Digraph.of(whole), 0).sum())
-    lost = (whole.link_count - network.link_count) * hops * whole.npu_count // whole.link_count
-    return lost * SHARE <= pairs and lost * parts <= MOST_EXPANDED
+def _lost_paths(network: Network, whole: Network) -> int:
+    """About how many pairs of NPUs lose their path: each missing link carries its share of them."""
+    hops = int(hops_from(Digraph.of(whole), 0).sum())
+    return (whole.link_count - network.link_count) * hops * whole.npu_count // whole.link_count
 
 
 class _Repairer:
