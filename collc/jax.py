@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +195,7 @@ def _files(schedule: Schedule) -> tuple[tuple[str, RunProgram], ...]:
     return tuple((str(file), _read(file, file.stat().st_mtime_ns)) for file in files)
 
 
-@cache
+@lru_cache(1024)  # a file that is written again is another entry
 def _read(file: Path, _written: int) -> RunProgram:
     try:
         return RunProgram.from_bytes(file.read_bytes())
@@ -203,6 +203,6 @@ def _read(file: Path, _written: int) -> RunProgram:
         raise ValueError(f"{file}: {error}") from error
 
 
-@cache
+@lru_cache(1024)
 def _plan(program: RunProgram) -> Plan:
     return plan_of(program)

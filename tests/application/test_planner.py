@@ -18,9 +18,10 @@ import pytest
 import collc
 from collc.api.client import RemoteAnswer
 from collc.application.planner.answers import Answer
-from collc.application.planner.plan_store import PlanStore, StoredPlan, bytes_of, decode_plan
+from collc.application.planner.bounded_memory import bytes_of
+from collc.application.planner.plan_store import PlanStore, StoredPlan, decode_plan
 from collc.application.planner.planning import PlanningService, Threads
-from collc.application.planner.requests import CanonicalRequest, PlanRequest
+from collc.application.planner.requests import CanonicalRequest, PlanRequest, RequestClasses
 from collc.application.planner.values import parameters, request_of
 from collc.application.serve.schema import interface_schema
 from collc.base.diagnostics import NoSchedule, SourceError, SourceFile, UsageError
@@ -172,14 +173,21 @@ def test_plans_on_disk_are_shared_and_damaged_ones_are_made_again(tmp_path: Path
 
 def test_memory_is_bounded(planner: collc.Planner) -> None:
     plans = [planner.plan("all_gather", npus=group, **SMALL).plan for group in ([0, 1], [0, 4], [0, 1, 2])]
-    size = max(map(bytes_of, plans))
+    size = max(bytes_of((plan.key, plan)) for plan in plans)
     store = PlanStore(2 * size, None)
     for plan in plans:
         store.add(plan)
-    assert store.held <= 2 * size
+    assert store.byte_count <= 2 * size
     assert store.find(plans[0].key) is None
     assert store.find(plans[2].key) is plans[2]
     assert bytes_of(plans[0]) > bytes_of(plans[0].facts) > 0
+    few = RequestClasses(planner.service.classes.head, planner.service.classes.named, 12000)
+    beside = [{"collective": "all_gather", "npus": [0, 1], **SMALL}] * 99
+    large = request_of({"collective": "all_gather", **SMALL, "beside": beside})
+    few.canonical(large)
+    assert few.renamings.held == 0
+    few.canonical(request_of({"collective": "all_gather", **SMALL}))
+    assert 0 < few.renamings.held <= 6000
 
 
 @pytest.mark.slow

@@ -9,14 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import threading
-from collections import OrderedDict
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-import numpy as np
-
+from collc.application.planner.bounded_memory import BoundedMemory
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import CollcError
 from collc.ten.module import Module
@@ -85,28 +82,6 @@ def decode_plan(key: str, data: bytes) -> StoredPlan | None:
     return StoredPlan(key, PlanFacts(**facts), files)
 
 
-def bytes_of(value: object, seen: set[int] | None = None) -> int:
-    """The bytes of the arrays, files and lists in a value and what it refers to, each counted once."""
-    seen = set() if seen is None else seen
-    if id(value) in seen or value is None or isinstance(value, type | int | float):
-        return 0
-    seen.add(id(value))
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, bytes | str):
-        return len(value)
-    if isinstance(value, dict):
-        parts = [*cast("dict[object, object]", value).values()]
-    elif isinstance(value, list | tuple):
-        parts = [*cast("list[object]", value)]
-    elif is_dataclass(value):
-        kept: dict[str, object] = getattr(value, "__dict__", {})  # computed attributes too
-        parts = [*kept.values()] or [getattr(value, each.name) for each in fields(value)]
-    else:
-        return 0
-    return 8 * len(parts) + sum(bytes_of(part, seen) for part in parts)
-
-
 @dataclass(eq=False)
 class PlanStore:
     """Plans by key, for any number of threads. most: bytes in memory; the plans that were asked for last are kept.
@@ -115,37 +90,30 @@ class PlanStore:
 
     most: int
     folder: Path | None
-    held: int = 0
-    _plans: OrderedDict[str, tuple[StoredPlan, int]] = field(default_factory=OrderedDict[str, tuple[StoredPlan, int]])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._plans = BoundedMemory[StoredPlan](self.most)
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes of the plans in memory."""
+        return self._plans.held
 
     def find(self, key: str) -> StoredPlan | None:
         """The plan of a key, from memory or disk."""
-        with self._lock:
-            if key in self._plans:
-                self._plans.move_to_end(key)
-                return self._plans[key][0]
-        plan = self._read(key)
-        if plan is not None:
-            self._keep(plan)
+        plan = self._plans.find(key)
+        if plan is None:
+            plan = self._read(key)
+            if plan is not None:
+                self._plans.keep(key, plan)
         return plan
 
     def add(self, plan: StoredPlan) -> None:
         """Keep a plan in memory, and on disk if it can be written."""
-        self._keep(plan)
+        self._plans.keep(plan.key, plan)
         if self.folder is not None:
             with contextlib.suppress(CollcError, OSError):  # a full disk loses no plan
                 write_file(self._path(plan.key), plan.encode())
-
-    def _keep(self, plan: StoredPlan) -> None:
-        size = bytes_of(plan)
-        with self._lock:
-            _, before = self._plans.pop(plan.key, (plan, 0))
-            self._plans[plan.key] = plan, size
-            self.held += size - before
-            while self.held > self.most and self._plans:
-                _, (_, oldest) = self._plans.popitem(last=False)
-                self.held -= oldest
 
     def __len__(self) -> int:
         return len(self._plans)

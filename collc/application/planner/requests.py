@@ -11,13 +11,14 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from collc.application.fallbacks.fallback_index import flat_name
+from collc.application.planner.bounded_memory import BoundedMemory
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
 from collc.base.wording import plural
 from collc.graph.automorphisms import Automorphisms, mix_bits
@@ -108,7 +109,8 @@ class CanonicalRequest:
 class RequestClasses:
     """Finds the canonical forms of requests on one network, for any number of threads.
 
-    head: the program that declares it. named: the network. memory: bytes of the renamings that are kept.
+    head: the program that declares it. named: the network. memory: bytes of the renamings and parts that are
+    kept.
     """
 
     head: SourceFile
@@ -124,14 +126,14 @@ class RequestClasses:
         has_import = re.search(r"^import std\.collectives\b", self.head.text, re.MULTILINE) is not None
         self._head = f"{'' if has_import else 'import std.collectives'}\n{self.head.text}\n"
         self._hash = hashlib.sha256(repr((__version__, [*self.named.texts.values()], self._head)).encode())
-        most = max(1, self.memory // (self.network.device_count * np.int32().nbytes))
-        self._renaming = lru_cache(most)(self._find_renaming)
-        self._parts = lru_cache(most)(self._find_parts)
+        self.renamings = BoundedMemory[Renaming](self.memory // 2)
+        self._parts = BoundedMemory[tuple[Part, ...]](self.memory // 2)
 
     def canonical(self, request: PlanRequest) -> CanonicalRequest:
         """The canonical form. Raises SourceError or UsageError for what is no NPU, part or collective."""
         groups = tuple((run.npus, run.root, shapes()[run.collective].by_rule) for run in request.runs)
-        renaming = self._renaming(groups, tuple(sorted({*request.dead})))
+        asked = groups, tuple(sorted({*request.dead}))
+        renaming = self.renamings.value_of(asked, lambda: self._find_renaming(*asked))
         lines = [run.line(self.named.name, *moved) for run, moved in zip(request.runs, renaming.runs, strict=True)]
         options = f'    synthesize auto(link_model: "{request.link_model}")'
         failures = [] if renaming.parts is None else ["    failures any npu"]  # so that parts can be taken away
@@ -157,7 +159,7 @@ class RequestClasses:
         self, groups: tuple[tuple[tuple[int, ...] | None, int, bool], ...], dead: tuple[str, ...]
     ) -> Renaming:
         """The renaming for some runs, each with its members, its root and whether the order of its members is free."""
-        parts = [part for name in dead for part in self._parts(name)]
+        parts = [part for name in dead for part in self._parts.value_of(name, partial(self._find_parts, name))]
         members = [self._check_group(npus, root) for npus, root, _ in groups]
         devices: Int32Array | None = None
         if self._positions is not None and (parts or any(npus is not None or root >= 0 for npus, root, _ in groups)):

@@ -63,7 +63,7 @@ class _Metrics:
         for name, text, value in (
             ("collc_plans_waiting", "plans that are being made or wait", lambda: service.plans_waiting),
             ("collc_plans_in_memory", "plans in memory", lambda: len(service.store)),
-            ("collc_plan_bytes", "bytes of the plans in memory", lambda: service.store.held),
+            ("collc_plan_bytes", "bytes of the plans in memory", lambda: service.store.byte_count),
         ):
             Gauge(name, text, registry=self.registry).set_function(value)
 
