@@ -420,9 +420,7 @@ MOST: dict[str, dict[str, int]] = {
         "tests": 1,
     },
     '"where" for "if"': {},
-    "bare participles and adverbs": {
-        "collc/editor": 1,
-    },
+    "bare participles and adverbs": {},
     "empty names": {
         "collc/application": 8,
         "collc/kernels": 3,

@@ -126,13 +126,13 @@ class Server(LanguageServer):
 
         A client that asks for messages asks about the file that it changed: it is told if there may be others.
         """
-        before = self._found
+        before = self._known_messages
         while self.changed:
             path = next(iter(self.changed))
             self.changed.remove(path)
             for user in self.programs.users(path):
                 await self._check(user)
-        if self._refreshes and self._found != before:
+        if self._refreshes and self._known_messages != before:
             self.workspace_diagnostic_refresh(None)
         gc.collect()  # of many old programs at once it would take 0.2 s of a request
 
@@ -152,7 +152,7 @@ class Server(LanguageServer):
         return shown is not None and shown.diagnostic is not None
 
     @property
-    def _found(self) -> dict[Path, dict[Path, list[Diagnostic]]]:
+    def _known_messages(self) -> dict[Path, dict[Path, list[Diagnostic]]]:
         """The messages of the programs that have any."""
         return {program: files for program, files in self.messages.items() if files}
 
