@@ -59,9 +59,15 @@ class RemoteAnswer:
         return self.facts["ranks"]
 
     def read_file(self, name: str | None = None) -> bytes:
-        """The contents of a file for the runtime. name: None for the only one. Raises CollcError, KeyError."""
-        (only,) = [*self.facts["files"]] if name is None else [name]
-        return self.client.read_file(self.facts["key"], only)
+        """The contents of a file for the runtime. name: None for the only one.
+
+        Raises CollcError if the server has lost it, KeyError if the answer has no such file: none if it is not final.
+        """
+        names: list[str] = [*self.facts["files"]]
+        chosen = names[0] if name is None and len(names) == 1 else name
+        if chosen not in names:
+            raise KeyError(f"{chosen}: the answer has {len(names)} files: {', '.join(names)}")
+        return self.client.read_file(self.facts["key"], chosen)
 
 
 class Client:

@@ -29,7 +29,8 @@ Result = TypeVar("Result")
 class GivenFiles:
     """A program and the files that it imports, read before and perhaps elsewhere.
 
-    name: what messages call the program. texts: the text of each file by its resolved path, the program first.
+    name: what messages call the program. texts: the text of each file by its resolved path, the program first, under
+    any path.
     """
 
     name: str
@@ -96,7 +97,8 @@ def load_source_files(
     if isinstance(source, SourceFile):
         queue = [loaded.parse(source, Path(source.name))]
     elif isinstance(source, GivenFiles):
-        queue = [loaded.read(next(iter(source.texts)), source.name)]
+        path, text = next(iter(source.texts.items()))
+        queue = [loaded.parse(SourceFile(source.name, text), path)]
     else:
         queue = [loaded.read(source, str(source))]
     load_imports(loaded, queue).stop()

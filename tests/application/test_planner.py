@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import doctest
+import errno
 import random
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ import numpy as np
 import pytest
 
 import collc
+from collc.api.client import RemoteAnswer
 from collc.application.planner.answers import Answer
-from collc.application.planner.plan_store import PlanStore, bytes_of, decode_plan
-from collc.application.planner.requests import PlanRequest
+from collc.application.planner.plan_store import PlanStore, StoredPlan, bytes_of, decode_plan
+from collc.application.planner.planning import PlanningService, Threads
+from collc.application.planner.requests import CanonicalRequest, PlanRequest
 from collc.application.planner.values import parameters, request_of
 from collc.application.serve.schema import interface_schema
-from collc.base.diagnostics import NoSchedule, SourceError, UsageError
+from collc.base.diagnostics import NoSchedule, SourceError, SourceFile, UsageError
 from collc.command.cli import parse_arguments, run_command
 from collc.graph.automorphisms import link_keys
 from collc.ten.parts import devices_and_links
@@ -228,6 +232,9 @@ def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner)
         ("all_gather", {"size": "1MiB", "npus": "01"}, "a list of numbers"),
         ("all_gather", {"size": "1MiB", "dead": ["a\nb"]}, "the name of a part"),
         ("all_gather", {"size": "1MiB", "dead": "npu[9, 9]"}, "no parts with these indices"),
+        ("all_gather", {"size": "1MiB", "dead": "npu[0, *] <-> npu[1, 0]"}, "is one device, not 3"),
+        ("all_gather", {"size": "1MiB", "within": 10**400}, "within"),
+        ("all_gather", {"size": "1MiB", "within": f"{10**400}s"}, "within"),
         ("all_gather", {"size": "1MiB", "runtime": "exe"}, "runtime"),
         ("all_gather", {"size": "1MiB", "color": 1}, "has no 'color'"),
         ("broadcast", {"size": "1MiB", "npus": [0, 1], "root": 2}, "no rank 2"),
@@ -241,6 +248,91 @@ def test_wrong_requests_have_a_message(
     with pytest.raises((UsageError, SourceError)) as caught:
         planner.plan(collective, **options)
     assert expected in str(caught.value)
+
+
+def test_a_plan_that_cannot_be_written_is_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("collc.application.planner.plan_store.write_file", fail)
+    monkeypatch.setattr(Path, "unlink", fail)
+    with collc.Planner(TORUS, cache=tmp_path) as planner:
+        first = planner.plan("all_gather", npus=[0, 1], **SMALL)
+        damaged = tmp_path / first.key[:2] / first.key
+        damaged.parent.mkdir()
+        damaged.write_bytes(b"")
+        assert planner.service.plans_waiting == 0
+        assert planner.plan("all_gather", npus=[0, 1], **SMALL).plan is first.plan
+        assert PlanStore(0, tmp_path).find(first.key) is None
+
+
+def test_work_that_cannot_begin_or_ends_badly_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with collc.Planner(TORUS) as planner:
+        for owner, name in ((planner.service.workers, "submit"), (planner.service.store, "add")):
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, name, fail)
+                with pytest.raises(MemoryError):
+                    planner.plan("all_gather", npus=[0, 1], **SMALL)
+            assert planner.service.plans_waiting == 0
+
+
+class Held(Threads):
+    """Workers that begin nothing: what they were given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[tuple[float | None, Future[StoredPlan]]] = []
+
+    def submit(self, request: CanonicalRequest, seconds: float | None = None) -> Future[StoredPlan]:
+        self.given.append((seconds, Future()))
+        return self.given[-1][1]
+
+
+def test_equal_deadlines_share_work_that_ends_with_the_last_of_them(planner: collc.Planner) -> None:
+    workers = Held()
+    service = PlanningService(planner.service.classes, PlanStore(1 << 20, None), workers)
+    request = request_of({"collective": "all_gather", "npus": [0, 1], **SMALL})
+    known = service.classes.canonical(request)
+    first, second = service.start_limited(known, 8.0), service.start_limited(known, 8.0)
+    assert first is second
+    assert ([seconds for seconds, _ in workers.given], service.plans_waiting) == ([4.0, None], 2)
+    assert service.is_making(known, 8.0)
+    assert not service.is_making(known, 9.0)
+    service.give_up(known, 8.0, first)
+    assert not first.done()
+    service.give_up(known, 8.0, second)
+    assert [work.cancelled() for _, work in workers.given] == [True, False]
+    assert service.plans_waiting == 1
+    with pytest.raises(NoSchedule, match="there is no schedule within"):
+        service.answer(request, 0.001)
+    assert workers.given[-1][1].cancelled()
+    service.give_up(known, 8.0, first)  # of work that is gone
+    workers.close()
+
+
+def test_an_answer_that_is_not_final_has_no_files_for_others(planner: collc.Planner) -> None:
+    answer = planner.plan("all_gather", npus=[0, 1], runtime="msccl", **SMALL)
+    facts = replace(answer, final=False).as_json()
+    assert (answer.as_json()["files"], facts["files"]) == ({name: len(data) for name, data in answer.files.items()}, {})
+    with pytest.raises(KeyError, match="has 0 files"):
+        RemoteAnswer(facts, collc.Client()).read_file()
+
+
+def test_plans_are_of_the_imports_that_were_read_at_first(tmp_path: Path) -> None:
+    name, ask = tmp_path / "speed.coll", request_of({"collective": "all_gather", "npus": [0, 1], **SMALL})
+    head = 'import std.topologies\nimport "speed.coll"\ntopology loop = ring(3, bandwidth: speed, latency: 1us)\n'
+    times: list[int] = []
+    for changed in (False, True):
+        name.write_text("let speed = 50GiB/s\n")
+        service = PlanningService.of(SourceFile(str(tmp_path / "net.coll"), head), "loop", 1 << 20, None)
+        if changed:
+            name.write_text("let speed = 1GiB/s\n")
+        times.append(service.answer(ask).time_ps)
+        service.close()
+    assert times[0] == times[1]
 
 
 def test_the_first_of_the_arguments_of_a_planner_are_checked() -> None:

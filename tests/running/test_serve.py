@@ -135,6 +135,25 @@ def test_errors_are_those_of_the_planner(client: collc.Client) -> None:
         client.plan(**ASK, npus=[*range(5000)])
 
 
+def test_a_deadline_gives_no_files_and_a_slow_body_is_refused(tmp_path: Path) -> None:
+    server = start(tmp_path, "--socket", str(tmp_path / "socket"), "--answer-limit", "10s")
+    assert (tmp_path / "socket").stat().st_mode & 0o777 == 0o600
+    answer = collc.Client(server.address, timeout=20).plan(**ASK, runtime="msccl", within="9s")
+    assert (answer.final, answer.facts["files"]) == (False, {})
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.settimeout(20)
+        slow.connect(server.address)
+        slow.sendall(b"POST /v1/plan HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        assert slow.recv(99).startswith(b"HTTP/1.1 408 ")
+    words = [sys.executable, "-m", "collc", "serve", str(tmp_path / "net.coll"), "--socket", str(tmp_path)]
+    refused = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (refused.returncode, "U0164" in refused.stderr, "served" in refused.stderr) == (2, True, False)
+    refused = subprocess.run([*words[:-2], "--port", "70000"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, "cannot listen" in refused.stderr) == (2, True)
+    server.process.terminate()
+    assert server.process.wait(30) == 0
+
+
 def malformed(rng: random.Random) -> bytes:
     """The bytes of a request that is wrong somewhere."""
     body = bytearray(json.dumps(ASK | {"npus": [0, 1, 2], "dead": ["npu[5]"]}).encode())

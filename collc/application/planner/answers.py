@@ -90,7 +90,9 @@ class Answer:
         return shares / max(1, self.time_ps)
 
     def as_json(self) -> dict[str, object]:
-        """The answer for JSON, with the sizes of files in place of their contents."""
+        """The answer for JSON, with the sizes of files in place of their contents; without files if it is not final,
+        as its key is the one of the final plan.
+        """
         facts = {name: getattr(self.facts, name) for name in PlanFacts.__dataclass_fields__}
         return {
             "key": self.key,
@@ -98,7 +100,7 @@ class Answer:
             "final": self.final,
             **{name: [*value] if isinstance(value, tuple) else value for name, value in facts.items()},
             "ranks": [[*ranks] for ranks in self.ranks],
-            "files": {name: len(data) for name, data in self.files.items()},
+            "files": {name: len(data) for name, data in self.files.items()} if self.final else {},
         }
 
     def __repr__(self) -> str:

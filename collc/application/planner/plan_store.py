@@ -6,6 +6,7 @@ that a damaged file is found; it is removed then, and the plan is made again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -17,6 +18,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from collc.base.atomic_files import write_file
+from collc.base.diagnostics import CollcError
 from collc.ten.module import Module
 
 KIND: Final = "collc plan 1"
@@ -129,10 +131,11 @@ class PlanStore:
         return plan
 
     def add(self, plan: StoredPlan) -> None:
-        """Keep a plan in memory, and on disk."""
-        if self.folder is not None:
-            write_file(self._path(plan.key), plan.encode())
+        """Keep a plan in memory, and on disk if it can be written."""
         self._keep(plan)
+        if self.folder is not None:
+            with contextlib.suppress(CollcError, OSError):  # a full disk loses no plan
+                write_file(self._path(plan.key), plan.encode())
 
     def _keep(self, plan: StoredPlan) -> None:
         size = bytes_of(plan)
@@ -160,5 +163,6 @@ class PlanStore:
         except OSError:
             return None
         if plan is None:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
         return plan

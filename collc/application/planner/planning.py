@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from collc.application.planner.answers import Answer, Origin
 from collc.application.planner.plan_store import PlanFacts, PlanStore, StoredPlan
 from collc.application.planner.requests import SCHEDULE, CanonicalRequest, PlanRequest, RequestClasses
 from collc.application.settings import Settings
-from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, SourceFile
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceFile
 from collc.source.elaboration.elaborate import load_parts, load_program
 from collc.source.program import ScheduleRequest
 from collc.ten.module import Module
@@ -136,6 +136,15 @@ def _end_with_parent() -> None:
 
 
 @dataclass(eq=False)
+class _Making:
+    """A plan that is being made. work: of the worker. plan: done when it is kept. waiting: how many wait for it."""
+
+    work: Future[StoredPlan]
+    plan: Future[StoredPlan] = field(default_factory=Future[StoredPlan])
+    waiting: int = 1
+
+
+@dataclass(eq=False)
 class PlanningService:
     """Answers requests on one network, from any number of threads. classes: of requests. store: of plans. workers: what
     makes plans.
@@ -144,8 +153,8 @@ class PlanningService:
     classes: RequestClasses
     store: PlanStore
     workers: Threads | Processes
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _running: dict[str, Future[StoredPlan]] = field(default_factory=dict[str, Future[StoredPlan]])
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _running: dict[tuple[str, float | None], _Making] = field(default_factory=dict[tuple[str, float | None], _Making])
 
     @staticmethod
     def of(
@@ -161,8 +170,12 @@ class PlanningService:
 
     @property
     def plans_waiting(self) -> int:
-        """How many plans are being made, or wait for that."""
+        """How many plans are being made, or wait for that, with and without a deadline."""
         return len(self._running)
+
+    def is_making(self, canonical: CanonicalRequest, within: float | None) -> bool:
+        """Whether the plan of a request with a deadline, None for none, is being made."""
+        return (canonical.key, within) in self._running
 
     def look_up(self, request: PlanRequest) -> Answer | CanonicalRequest:
         """The answer if its plan is made already, else what to plan. Raises SourceError or UsageError for a wrong
@@ -189,45 +202,64 @@ class PlanningService:
         try:
             return self.answer_of(known, limited.result(within), final=False)
         except TimeoutError:
+            self.give_up(known, within, limited)
             raise too_late(within) from None
 
     def start(self, canonical: CanonicalRequest) -> Future[StoredPlan]:
         """Begin to make the plan of a canonical request, unless that has begun. It is kept when it is made."""
         with self._lock:
-            known = self._running.get(canonical.key)
-            if known is not None:
-                return known
             plan = self.store.find(canonical.key)  # made since somebody looked
-            if plan is not None:
-                done: Future[StoredPlan] = Future()
-                done.set_result(plan)
-                return done
-            outer: Future[StoredPlan] = Future()
-            self._running[canonical.key] = outer
-        inner = self.workers.submit(canonical)
-        inner.add_done_callback(lambda made: self._finish(canonical.key, made, outer))
-        return outer
+            if plan is None:
+                return self._begin(canonical, None)
+        done: Future[StoredPlan] = Future()
+        done.set_result(plan)
+        return done
 
-    def _finish(self, key: str, made: Future[StoredPlan], outer: Future[StoredPlan]) -> None:
-        """Keep a plan that was made, and tell those who wait for it."""
-        error = CancelledError() if made.cancelled() else made.exception()
-        try:
-            if error is None:
-                self.store.add(made.result())
-        except CollcError as unwritten:
-            error = unwritten
+    def _begin(self, canonical: CanonicalRequest, within: float | None) -> Future[StoredPlan]:
+        """The plan that is being made for a request and a deadline: one for all who ask."""
+        key = canonical.key, within
         with self._lock:
-            del self._running[key]
+            making = self._running.get(key)
+            if making is not None:
+                making.waiting += 1
+                return making.plan
+            seconds = None if within is None else max(0.001, within / 2)
+            making = self._running[key] = _Making(self.workers.submit(canonical, seconds))
+        making.work.add_done_callback(lambda _: self._finish(key, making))
+        return making.plan
+
+    def _finish(self, key: tuple[str, float | None], making: _Making) -> None:
+        """Keep a plan that was made without a deadline, and tell those who wait for it."""
+        error: BaseException | None = None
+        try:
+            plan = making.work.result()
+            if key[1] is None:
+                self.store.add(plan)
+        except BaseException as failed:
+            error = failed
+        finally:
+            with self._lock:
+                del self._running[key]
         if error is None:
-            outer.set_result(made.result())
+            making.plan.set_result(making.work.result())
         else:
-            outer.set_exception(error)
+            making.plan.set_exception(error)
+
+    def give_up(self, canonical: CanonicalRequest, within: float, plan: Future[StoredPlan]) -> None:
+        """Wait no longer for a plan with a deadline: if nobody else does and it has not begun, it is not made."""
+        with self._lock:
+            making = self._running.get((canonical.key, within))
+            if making is None or making.plan is not plan:
+                return
+            making.waiting -= 1
+            if making.waiting == 0:
+                making.work.cancel()
 
     def start_limited(self, canonical: CanonicalRequest, within: float) -> Future[StoredPlan]:
         """Begin to make the best plan that half of a time gives, the rest of which is for bounds and checks; then the
         search without a limit goes on behind.
         """
-        limited = self.workers.submit(canonical, max(0.001, within / 2))
+        limited = self._begin(canonical, within)
         self.start(canonical)
         return limited
 
@@ -248,7 +280,7 @@ class PlanningService:
     def wait(self) -> None:
         """Wait for all plans that are being made."""
         with self._lock:
-            running = [*self._running.values()]
+            running = [making.plan for making in self._running.values()]
         wait(running)
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from collc.base.wording import plural
 from collc.graph.automorphisms import Automorphisms, mix_bits
 from collc.graph.canonical_sets import CanonicalPositions, Colours
 from collc.graph.symmetries import find_symmetries
+from collc.source.imports import GivenFiles
 from collc.ten.arrays import Int32Array
 from collc.ten.parts import Part
 from collc.ten.standard_collectives import shapes
@@ -93,11 +95,11 @@ class Renaming:
 @dataclass(frozen=True, eq=False)
 class CanonicalRequest:
     """The canonical form of a request. key: a hash of all that its plan depends on. source: its program, which
-    has the schedule SCHEDULE.
+    has the schedule SCHEDULE, with the files that it imports.
     """
 
     key: str
-    source: SourceFile
+    source: GivenFiles
     runtime: str
     renaming: Renaming
 
@@ -121,7 +123,7 @@ class RequestClasses:
         self._automorphisms = Automorphisms(self.network)
         has_import = re.search(r"^import std\.collectives\b", self.head.text, re.MULTILINE) is not None
         self._head = f"{'' if has_import else 'import std.collectives'}\n{self.head.text}\n"
-        self._hash = hashlib.sha256(repr((__version__, self.named.texts, self._head)).encode())
+        self._hash = hashlib.sha256(repr((__version__, [*self.named.texts.values()], self._head)).encode())
         most = max(1, self.memory // (self.network.device_count * np.int32().nbytes))
         self._renaming = lru_cache(most)(self._find_renaming)
         self._parts = lru_cache(most)(self._find_parts)
@@ -139,19 +141,17 @@ class RequestClasses:
         content = repr((schedule, request.runtime, dead))
         key = self._hash.copy()
         key.update(content.encode())
-        return CanonicalRequest(
-            key.hexdigest(), SourceFile(self.head.name, self._head + schedule), request.runtime, renaming
-        )
+        texts = {Path(self.head.name): self._head + schedule, **self.named.texts}
+        return CanonicalRequest(key.hexdigest(), GivenFiles(self.head.name, texts), request.runtime, renaming)
 
     def _find_parts(self, name: str) -> tuple[Part, ...]:
         with self._lock:  # evaluation of expressions is for one thread
             try:
                 return tuple(self.named.find_parts(name))
             except SourceError:
-                flat = flat_name(name)
-                if flat == name:
+                if "." not in name or "->" in name:
                     raise
-                return tuple(self.named.find_parts(flat))
+                return tuple(self.named.find_parts(flat_name(name)))
 
     def _find_renaming(
         self, groups: tuple[tuple[tuple[int, ...] | None, int, bool], ...], dead: tuple[str, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -104,13 +103,16 @@ def _group(npus: object) -> tuple[int, ...]:
 
 
 def seconds_of(within: object) -> float | None:
-    """Seconds of a deadline: "1s", "100ms", or a number of seconds; None for none. Raises UsageError U0163."""
+    """Seconds of a deadline: "1s", "100ms", or a number of seconds up to 10^9; None for none.
+
+    Raises UsageError U0163.
+    """
     if within is None:
         return None
     time = quantity_in(within, Dimension.TIME) if isinstance(within, str) else None
     number = within if isinstance(within, int | float) and not isinstance(within, bool) else 0
-    seconds = number if time is None else float(time / PICOSECONDS)
-    if not 0 < seconds < math.inf:
+    seconds = number if time is None else time / PICOSECONDS
+    if not 0 < seconds <= 1e9:
         raise _fail("within", "a time, as 1s or a number of seconds,", within)
     return float(seconds)
 

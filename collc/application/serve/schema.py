@@ -62,7 +62,11 @@ def answer_schema() -> Schema:
         "final": {"type": "boolean"},
         **{fact.name: _OF_FACT[str(fact.type)] for fact in fields(PlanFacts)},
         "ranks": {"type": "array", "items": _RANKS},
-        "files": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "files": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "description": "bytes by name; empty if the answer is not final",
+        },
     }
     return {"type": "object", "properties": keys, "required": [*keys], "additionalProperties": False}
 

@@ -10,6 +10,7 @@ import gc
 import hmac
 import json
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -112,8 +113,8 @@ class PlannerApp:
                 return self._report(503 if late else 422, error)
             except (UsageError, SourceError) as error:
                 return self._report(400, error)
-            except CollcError as error:
-                return self._report(422, error)
+            except CollcError as error:  # a check that failed
+                return self._report(500, error)
             except Exception as error:  # a process that died, a disk that is full: the server goes on
                 return self._refuse(500, f"{type(error).__name__}: {error}")
 
@@ -146,17 +147,23 @@ class PlannerApp:
 
     async def _plan(self, request: Request) -> Response:
         began = time.perf_counter()
-        values = await asyncio.wait_for(self._body(request), self._limits.seconds)
+        try:
+            values = await asyncio.wait_for(self._body(request), self._limits.seconds)
+        except TimeoutError:
+            return self._refuse(408, f"the body has not come within {self._limits.seconds:g} s")
         within = seconds_of(values.pop("within", None))
         answer = self._service.look_up(request_of(values))
         if not isinstance(answer, Answer):
-            if self._service.plans_waiting >= self._limits.queue:
-                return self._refuse(503, f"{self._limits.queue} plans wait already: ask again later")
             limit = min(within or self._limits.seconds, self._limits.seconds)
+            new = not self._service.is_making(answer, limit if within else None)
+            if new and self._service.plans_waiting >= self._limits.queue:
+                return self._refuse(503, f"{self._limits.queue} plans wait already: ask again later")
             making = self._service.start_limited(answer, limit) if within else self._service.start(answer)
             try:
                 plan = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(making)), limit)
             except TimeoutError:
+                if within:
+                    self._service.give_up(answer, limit, making)
                 raise too_late(limit) from None
             answer = self._service.answer_of(answer, plan, final=not within)
         self._metrics.answers.labels(answer.origin).inc()
@@ -180,15 +187,35 @@ class PlannerApp:
         return JSONResponse({"status": "ok", "network": self._service.classes.named.name})
 
 
+def _listen(host: str, port: int, path: Path | None) -> socket.socket:
+    """A socket on an address, or on a path, to which only its user can connect. Raises UsageError U0164."""
+    try:
+        if path is None:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, port), family=family, backlog=2048)
+        if path.is_socket():
+            path.unlink()  # of a server that was killed
+        own = socket.socket(socket.AF_UNIX)
+        own.bind(str(path))
+        path.chmod(0o600)
+        own.listen(2048)
+    except (OSError, OverflowError) as error:
+        where = f"{host}, port {port}" if path is None else path
+        raise UsageError(Diagnostic("U0164", f"cannot listen on {where}: {error}")) from None
+    return own
+
+
 def serve(
-    app: PlannerApp, *, host: str, port: int, socket: Path | None, seconds: float, announce: Callable[[str], None]
+    app: PlannerApp, *, host: str, port: int, path: Path | None, seconds: float, announce: Callable[[str], None]
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C; requests that are being answered are finished. announce: receives the address."""
+    """Serve until SIGTERM or Ctrl-C; requests that are being answered are finished.
+
+    path: of a Unix socket, in place of host and port. announce: receives the address when clients can connect.
+    Raises UsageError U0164 if it cannot listen there.
+    """
+    listener = _listen(host, port, path)
     config = uvicorn.Config(
         app.app,
-        host=host,
-        port=port,
-        uds=None if socket is None else str(socket),
         log_level="error",
         access_log=False,
         timeout_keep_alive=60,
@@ -197,5 +224,6 @@ def serve(
     gc.collect()
     gc.freeze()  # what was loaded stays, so that collections during requests need not look at it
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))  # uvicorn raises it again when all is done
-    announce(str(socket) if socket is not None else f"http://{host}:{port}")
-    uvicorn.Server(config).run()
+    shown = f"[{host}]" if ":" in host else host
+    announce(str(path) if path is not None else f"http://{shown}:{port}")
+    uvicorn.Server(config).run(sockets=[listener])

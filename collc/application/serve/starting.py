@@ -37,8 +37,8 @@ def _is_local(host: str) -> bool:
 def start_server(target: str, settings: ServeSettings, announce: Callable[[str], None]) -> None:
     """Serve a network until SIGTERM or Ctrl-C. target: FILE.coll:TOPOLOGY. announce: receives a line when it begins.
 
-    Raises UsageError U0164 without the extra collc[serve], U0165 if others could connect without a token, and
-    SourceError for a wrong program.
+    Raises UsageError U0164 without the extra collc[serve] or if it cannot listen, U0165 if others could connect without
+    a token, and SourceError for a wrong program.
     """
     token = "" if settings.token_file is None else read_text(settings.token_file).text.partition("\n")[0].strip()
     if not token and (settings.token_file is not None or (settings.socket is None and not _is_local(settings.host))):
@@ -61,7 +61,7 @@ def start_server(target: str, settings: ServeSettings, announce: Callable[[str],
         app,
         host=settings.host,
         port=settings.port,
-        socket=settings.socket,
+        path=settings.socket,
         seconds=settings.answer_limit,
         announce=lambda address: announce(f"{service.classes.named.name} is served at {address}"),
     )

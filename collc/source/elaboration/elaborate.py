@@ -120,7 +120,7 @@ def load_topology(source: Path | SourceFile, name: str | None, definitions: Mapp
 
 @dataclass(frozen=True, slots=True)
 class NamedNetwork:
-    """The network of a topology of a program. texts: of all files of the program.
+    """The network of a topology of a program. texts: of the files that it imports, by resolved path.
 
     find_parts: finds parts by name, as `nic[3, 5]`, `node[3].gpu[*]` or `gpu[0, 1] <-> leaf[1]`. Raises SourceError.
     """
@@ -128,7 +128,7 @@ class NamedNetwork:
     name: str
     network: Network
     find_parts: Callable[[str], list[Part]]
-    texts: tuple[str, ...]
+    texts: Mapping[Path, str]
 
 
 def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
@@ -144,12 +144,19 @@ def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
         assert topology is not None
         names = PartNames(topology, context)
 
+        def find_end(text: str) -> int:
+            devices = [device for part in find(text) for device in part.devices]
+            if len(devices) != 1:
+                typed, message = SourceFile("<part>", text), f"each end of a link is one device, not {len(devices)}"
+                raise fail("E0331", message, Span(typed, 0, len(text)), hint="as in: gpu[0, 1] <-> leaf[1]")
+            return devices[0]
+
         def find(text: str) -> list[Part]:
             head = "let part = "
             for arrow in ("<->", "->"):
                 ends = text.split(arrow)
                 if len(ends) == 2:
-                    source, target = (device for end in ends for part in find(end) for device in part.devices)
+                    source, target = (find_end(end) for end in ends)
                     pairs = ((source, target), (target, source)) if arrow == "<->" else ((source, target),)
                     return [Part(text, (), tuple(sorted(pairs)))]
             statements = parse(SourceFile("<part>", head + text.strip())).statements
@@ -157,7 +164,7 @@ def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
                 raise fail("E0331", f"'{text}' is not the name of a part", None, hint="as in: nic[3, 5]")
             return names.find_named(statements[0].value, context.root)
 
-        texts = tuple(file.source.text for file in loaded.files.values())
+        texts = {path: file.source.text for path, file in loaded.files.items() if file is not loaded.main}
         return NamedNetwork(chosen, fed_links(network), find, texts)
 
     return with_tables(source, use)

@@ -62,11 +62,12 @@ class Messages:
             hops.append(after[hops[-1]])
         chunk, element = rows.chunk[hops[0]], translations.element_of
         sender, reached = element[source[hops[0]]], element[target[last]]
-        holder = np.full((int(chunk.max(initial=0)) + 1) * translations.count, -1, np.int64)
-        order = np.argsort(-arrival[last], kind="stable")
         base = chunk.astype(np.int64) * translations.count
-        holder[(base + reached)[order]] = order
-        parent = np.where(sender == 0, -1, holder[base + sender])
+        key = base + reached
+        order = np.lexsort((-np.arange(len(key)), arrival[last], key))
+        earliest = order[np.r_[True, np.diff(key[order]) > 0]] if len(order) else order
+        position, is_sent_on = find_keys(key[earliest], base + sender)
+        parent = np.where((sender > 0) & is_sent_on, earliest[position] if len(order) else -1, -1)
         start = rows.start[hops[0]]
         return Messages(chunk, sender, reached, np.stack(hops[:-1], axis=1), parent, start, arrival[last])
 

@@ -20,7 +20,7 @@ from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.rerouted import list_blocks, reroute
-from collc.synthesis.symmetric.translated import tree_copies
+from collc.synthesis.symmetric.translated import MOST_EXPANDED, tree_copies
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
@@ -55,6 +55,8 @@ def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | RowS
     translations = None if whole is None else find_translations(whole)
     if whole is None or translations is None or translations.count != network.npu_count:
         return None
+    if not network.has_switches and _lost_paths(network, whole) * numbers.parts > MOST_EXPANDED:
+        return None
     return _Repairer(module, whole, translations, numbers, effort).schedule()
 
 
@@ -70,8 +72,13 @@ def is_repairable(module: Module) -> bool:
     whole = undamaged_network(network)
     if whole is None or find_group(whole) is None:
         return False
+    return _lost_paths(network, whole) * SHARE <= whole.npu_count**2
+
+
+def _lost_paths(network: Network, whole: Network) -> int:
+    """About how many pairs of NPUs lose their path: each missing link carries its share of them."""
     hops = int(hops_from(Digraph.of(whole), 0).sum())
-    return (whole.link_count - network.link_count) * hops * SHARE <= whole.link_count * whole.npu_count
+    return (whole.link_count - network.link_count) * hops * whole.npu_count // whole.link_count
 
 
 class _Repairer:
