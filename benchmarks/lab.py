@@ -15,7 +15,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from collc.application.lab.lab import LabReport, LabSettings, run_lab
+from collc.application.lab.lab import LabReport, LabSettings, run_lab, write_page
 
 LINK: Final = "bandwidth: 50GiB/s, latency: 0.5us"
 ALL: Final = ("all_gather", "all_reduce", "all_to_all")
@@ -48,7 +48,7 @@ schedule s on t { run {collective}(t.npus, size: {size}MiB, chunks: 2) }
 """
 
 
-def measure(name: str, collective: str, page: Path | None) -> LabReport:
+def measure(name: str, collective: str) -> LabReport:
     """One schedule in the lab."""
     topology, npus, _ = NETWORKS[name]
     text = (
@@ -57,17 +57,15 @@ def measure(name: str, collective: str, page: Path | None) -> LabReport:
     with TemporaryDirectory() as folder:
         path = Path(folder, "lab.coll")
         path.write_text(text)
-        return run_lab(
-            path, LabSettings(rate=Fraction(25_000_000), seconds=3, output=page), lambda _share, _phase: None
-        )
+        return run_lab(path, LabSettings(rate=Fraction(25_000_000), seconds=3), lambda _share, _phase: None)
 
 
-def measure_steadily(name: str, collective: str, page: Path | None) -> LabReport:
+def measure_steadily(name: str, collective: str) -> LabReport:
     """The steadiest of up to three measurements: other work on the machine makes some runs longer than others."""
-    steadiest = measure(name, collective, page)
+    steadiest = measure(name, collective)
     for _ in range(2):
         if unsteadiness(steadiest) > 0.05:
-            steadiest = min(steadiest, measure(name, collective, page), key=unsteadiness)
+            steadiest = min(steadiest, measure(name, collective), key=unsteadiness)
     return steadiest
 
 
@@ -83,14 +81,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("word", nargs="?", default="", help="only networks with this in their name")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
+    if not any(options.word in name for name in NETWORKS):
+        parser.error(f"no network has '{options.word}' in its name; there are {', '.join(NETWORKS)}")
     columns = ("network", "collective", "links", "predicted", "measured", "ratio", "runs", "busy")
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     off: list[float] = []
     right = True
     for name, (_, _, collectives) in NETWORKS.items():
         for collective in collectives if options.word in name else ():
-            page = options.output / f"{name.replace(' ', '_')}.{collective}.html" if options.output else None
-            report = measure_steadily(name, collective, page)
+            report = measure_steadily(name, collective)
+            if options.output:
+                write_page(
+                    f"{name}, {collective}", report, options.output / f"{name.replace(' ', '_')}.{collective}.html"
+                )
             own = report.results[0]
             assert own.ratio is not None
             low, high = own.spread or (0.0, 0.0)

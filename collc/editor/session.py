@@ -122,12 +122,18 @@ class Server(LanguageServer):
             self.checking = asyncio.get_running_loop().create_task(self._check_changed())
 
     async def _check_changed(self) -> None:
-        """Check all programs that use a changed file, and publish their messages."""
+        """Check all programs that use a changed file, and publish their messages.
+
+        A client that asks for messages asks about the file that it changed: it is told if there may be others.
+        """
+        before = self._known_messages
         while self.changed:
             path = next(iter(self.changed))
             self.changed.remove(path)
             for user in self.programs.users(path):
                 await self._check(user)
+        if self._refreshes and self._known_messages != before:
+            self.workspace_diagnostic_refresh(None)
         gc.collect()  # of many old programs at once it would take 0.2 s of a request
 
     async def _check(self, path: Path) -> None:
@@ -144,6 +150,16 @@ class Server(LanguageServer):
         """Whether the client asks for messages: then none are sent to it, since it would show both."""
         shown = self.client_capabilities.text_document
         return shown is not None and shown.diagnostic is not None
+
+    @property
+    def _known_messages(self) -> dict[Path, dict[Path, list[Diagnostic]]]:
+        """The messages of the programs that have any."""
+        return {program: files for program, files in self.messages.items() if files}
+
+    @property
+    def _refreshes(self) -> bool:
+        known = self.client_capabilities.workspace
+        return self.pulls and bool(known and known.diagnostics and known.diagnostics.refresh_support)
 
     async def checked_diagnostics(self, path: Path) -> list[lsp.Diagnostic]:
         """The messages about a file, after all checks that are due; the file is checked if it never was."""
@@ -167,10 +183,6 @@ class Server(LanguageServer):
             by_file.setdefault(program if self.programs.is_library(path) else path, []).append(message)
         self.messages[program] = by_file
         if self.pulls:
-            known = self.client_capabilities.workspace
-            refreshes = known is not None and known.diagnostics is not None and known.diagnostics.refresh_support
-            if refreshes and {*before, *by_file} - {program}:  # of other files, which the client need not ask about
-                self.workspace_diagnostic_refresh(None)
             return
         for path in {program, *before, *by_file}:
             shown = lsp.PublishDiagnosticsParams(self.uri(path), self._diagnostics(path))

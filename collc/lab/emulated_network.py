@@ -25,7 +25,7 @@ from typing import Final, Self
 import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.simulation.routing import shortest_routes
+from collc.simulation.routing import NoRoute, shortest_routes
 from collc.ten.network import Network
 
 LinkPath = tuple[int, ...]
@@ -52,7 +52,10 @@ DEVICE: Final = "d0"
 """The device that has the one address of an NPU."""
 
 NPU_COMMAND: Final = _OWN_NAMESPACE
-_FORWARD: Final = "echo 1 > /proc/sys/net/ipv4/ip_forward && echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter"
+_IPV4: Final = "/proc/sys/net/ipv4"
+_FORWARD: Final = (  # the cables that come take what is in default
+    f"echo 1 > {_IPV4}/ip_forward && echo 0 | tee {_IPV4}/conf/all/rp_filter > {_IPV4}/conf/default/rp_filter"
+)
 FORWARDING_COMMAND: Final = (*_OWN_NAMESPACE, "sh", "-c", f'{_FORWARD} && exec "$0" "$@"')
 """Before the command of a device that forwards packets, whichever link they come from."""
 
@@ -104,9 +107,9 @@ class Switches:
 
 @dataclass(frozen=True, slots=True)
 class EmulatedNetwork:
-    """A network, the process in whose namespace each device is, and the bytes per second of data on each kind of link.
+    """A network with the bandwidths that its links shall have, and the process in whose namespace each device is.
 
-    Its kinds of links have the bandwidths that the links shall have.
+    The rates of its kinds of links are of data, without what headers take.
     """
 
     network: Network
@@ -121,12 +124,16 @@ class EmulatedNetwork:
         """Make links such that all NPUs reach one another by one address each, over shortest paths.
 
         For programs that know no paths. NPUs forward, too, and what comes back takes links, too. Raises CheckFailed
-        (X0211) if that fails, NoRoute if there is no path.
+        (X0211) if that fails, or if there is no path.
         """
         npus = self.network.npus
         source, target = (ends.reshape(-1) for ends in np.meshgrid(npus, npus, indexing="ij"))
         apart = source != target
-        routes, numbers = shortest_routes(self.network, source[apart], target[apart])
+        try:
+            routes, numbers = shortest_routes(self.network, source[apart], target[apart])
+        except NoRoute as error:
+            ends = " to ".join(map(self.network.shown_name, (error.source, error.target)))
+            raise CheckFailed(Diagnostic("X0211", f"no path leads from {ends}")) from error
         next_link: dict[tuple[int, int], int] = {}
         for number, last in zip(numbers.tolist(), target[apart].tolist(), strict=True):
             for link in routes.links[routes.offsets[number] : routes.offsets[number + 1]].tolist():

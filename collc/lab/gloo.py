@@ -23,17 +23,19 @@ def why_no_gloo(experiment: Experiment) -> str:
 def measure_gloo(experiment: Experiment, runs: int) -> tuple[float, ...]:
     """Seconds of some calls with as many bytes as the experiment, after one that is not measured.
 
-    Raises CheckFailed (X0209) if a rank fails, (X0211) if the network cannot be made.
+    Raises CheckFailed (X0209) if a rank fails, (X0211) if the network cannot be made, as without a
+    path between two NPUs.
     """
     file, network = experiment.file, experiment.network
     npus, switches = network.npus.tolist(), range(network.npu_count, network.device_count)
+    patience = 60 + 20 * experiment.plan.time_ps / 1e12
     call = {
         "coll": file.coll,
         "root": file.root,
         "ranks": file.ranks,
         "elements": experiment.elements * file.chunks_per_loop,
+        "seconds": patience,
     }
-    patience = 60 + 20 * experiment.plan.time_ps / 1e12
     forwarding = [FORWARDING_COMMAND] * len(npus)
     with (
         TemporaryDirectory() as folder,

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from importlib import import_module
 from typing import Any, Final
 
@@ -30,7 +31,8 @@ def main() -> None:
     write_frame(answers, {"ready": True})
     read_frame(commands)
     rank, ranks = values["rank"], values["ranks"]
-    dist.init_process_group("gloo", store=dist.FileStore(values["store"], ranks), rank=rank, world_size=ranks)
+    store, patience = dist.FileStore(values["store"], ranks), timedelta(seconds=values["seconds"])
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=patience)
     call = _call_of(values["coll"], values["root"], values["elements"], ranks)
     call()
     write_frame(answers, {"connected": True})

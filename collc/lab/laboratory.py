@@ -6,6 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -129,7 +130,7 @@ def _slow_network(network: Network, share: Fraction) -> Network:
 
 
 def _path_of_connections(program: Program, file: RunProgram) -> Iterator[LinkPath]:
-    """The path of each connection; lowering gives each experiment path."""
+    """The path of each connection; lowering gives each one path."""
     steps = [step for gpu in program.gpus for tb in gpu.threadblocks for step in tb.steps]
     path_of: dict[int, LinkPath] = {}
     for step, connection in zip(steps, file.waits.sends, strict=True):
@@ -205,24 +206,26 @@ class Laboratory:
     def run(self, failure: Failure | None = None) -> Measurement:
         """Run the program once.
 
-        Raises CheckFailed (X0209) if a rank fails, (X0212) with the link if messages on experiment do not arrive.
+        Raises CheckFailed (X0209) if a rank fails, (X0211) if the link cannot be taken away, (X0212) with the link if
+        messages on it do not arrive, (X0214) if the run ends before the failure.
         """
         start = time.monotonic() + 0.2  # all ranks have been told by then
-        timer = (
-            threading.Timer(start - time.monotonic() + failure.at, self._network.take_away, [failure.link])
-            if failure
-            else None
-        )
-        if timer:
-            timer.start()
-        before = _cpu_times()
-        answers = self._workers.execute(start, moments=True)
-        after = _cpu_times()
-        if timer:
-            timer.cancel()
-            timer.join()
+        ended = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            taken = pool.submit(self._take_away, failure, start, ended) if failure else None
+            before = _cpu_times()
+            try:
+                answers = self._workers.execute(start, moments=True)
+            finally:
+                ended.set()
+            after = _cpu_times()
         moments = _moments_of_steps(self._experiment.file, answers, start)
-        self._raise_if_lost(answers, *moments)
+        raise_if_lost(self._experiment, answers, *moments)
+        seconds = max(values["ended"] for values, _ in answers) - start
+        if failure and taken and not taken.result():
+            link = self._experiment.network.shown_link(failure.link)
+            text = f"the run ended after {seconds:.3f} s: link {link} was to be taken away at {failure.at:g} s"
+            raise CheckFailed(Diagnostic("X0214", text, hint="choose an earlier --at"))
         self._data.memory[:] = np.frombuffer(b"".join(content for _, content in answers), ELEMENT).reshape(
             self._data.memory.shape
         )
@@ -230,27 +233,44 @@ class Laboratory:
         self._data.finish()
         for rank in range(self._experiment.file.ranks):
             self._data.compare_output(0, rank)
-        seconds = max(values["ended"] for values, _ in answers) - start
         busy, total = (late - early for late, early in zip(after, before, strict=True))
         return Measurement(seconds, bool(self._data.wrong), busy / max(1, total), *moments)
 
-    def _raise_if_lost(self, answers: Sequence[Answer], queued: Float64Array, _: object, arrived: Float64Array) -> None:
-        """Raise CheckFailed (X0212) if messages were queued and did not arrive, (X0209) if a rank failed otherwise."""
-        lost = np.flatnonzero(np.isfinite(queued) & ~np.isfinite(arrived))
-        if not len(lost):
-            raise_if_failed(answers)
-            return
-        experiment, waits = self._experiment, self._experiment.file.waits
-        first = int(lost[np.argmin(queued[lost])])
-        later = np.flatnonzero(np.isfinite(arrived) & (arrived > queued[first])).tolist()
-        passed = {link for step in later for link in experiment.paths[waits.sends[step]]}
-        path = experiment.paths[waits.sends[first]]
-        suspects = [link for link in path if link not in passed] or path
-        names = " or ".join(map(experiment.network.shown_link, suspects if len(path) > 1 else path))
-        sender, receiver, _ = experiment.file.connections.key[waits.sends[first]].tolist()
-        what = f"what rank {sender} sent to rank {receiver} at {queued[first]:.3f} s did not arrive"
-        text = f"link {names} carries nothing: {what}"
-        raise CheckFailed(Diagnostic("X0212", text))
+    def _take_away(self, failure: Failure, start: float, ended: threading.Event) -> bool:
+        """Take the link away at its time. Returns False if the run ended before. Raises CheckFailed (X0211)."""
+        if ended.wait(start + failure.at - time.monotonic()):
+            return False
+        self._network.take_away(failure.link)
+        return True
+
+
+def raise_if_lost(
+    experiment: Experiment, answers: Sequence[Answer], queued: Float64Array, _: object, arrived: Float64Array
+) -> None:
+    """Raise CheckFailed (X0209) if a rank failed, (X0212) if messages were queued and did not arrive.
+
+    queued, arrived: as in `Measurement`. A rank that failed says nothing of what arrived at it.
+    """
+    if any("error" in values and not values.get("of_another") for values, _ in answers):
+        raise_if_failed(answers)
+    sends, ends = experiment.file.waits.sends, experiment.file.connections.key.tolist()
+    lost = [
+        step
+        for step in np.flatnonzero(np.isfinite(queued) & ~np.isfinite(arrived)).tolist()
+        if "moments" in answers[ends[sends[step]][1]][0]
+    ]
+    if not lost:
+        raise_if_failed(answers)
+        return
+    first = lost[int(np.argmin(queued[lost]))]
+    later = np.flatnonzero(np.isfinite(arrived) & (arrived > queued[first])).tolist()
+    passed = {link for step in later for link in experiment.paths[sends[step]]}
+    path = experiment.paths[sends[first]]
+    suspects = [link for link in path if link not in passed] or path
+    names = " or ".join(map(experiment.network.shown_link, suspects if len(path) > 1 else path))
+    sender, receiver, _ = ends[sends[first]]
+    what = f"what rank {sender} sent to rank {receiver} at {queued[first]:.3f} s did not arrive"
+    raise CheckFailed(Diagnostic("X0212", f"link {names} carries nothing: {what}"))
 
 
 def _capacity(program: Program) -> int:

@@ -198,7 +198,7 @@ def _joined_rows(use: LinkUse, stage: _Stage) -> dict[str, Any]:
     by_arrival = np.lexsort([use.arrive, target])
     nth = -(-np.arange(1, 17) * received[:, None] // 16) - 1
     places = np.maximum(0, nth + (np.cumsum(received) - received)[:, None])
-    arrived = (use.arrive[by_arrival] // unit)[np.minimum(places, len(use) - 1)]
+    arrived = (np.append(use.arrive[by_arrival], 0) // unit)[places]
     return {
         "unit": unit,
         "line": _pack(rows[order]),

@@ -101,8 +101,10 @@ def test_messages_on_request(tmp_path: Path) -> None:
     assert all_pulled() == {"node.coll": [], "user.coll": []}
     node = client.open(folder / "node.coll")
     assert pulled(node) == []
+    assert client.asked == []
     client.change(node, "topology node { npu gpus[2] }\n")
     assert pulled(node) == []
+    assert client.asked == ["workspace/diagnostic/refresh"]  # for the messages of the user
     assert all_pulled() == {"node.coll": [], "user.coll": ["E0316"]}
     client.change(node, "topology node { npu gpu[2 }\n")
     assert pulled(node) == ["E0105"]

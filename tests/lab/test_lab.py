@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,10 +18,14 @@ import numpy as np
 import pytest
 
 from collc.application.lab.lab import run_lab
-from collc.base.diagnostics import UsageError
+from collc.application.simulate.simulating import compiled_module
+from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.command.cli import main
 from collc.lab import emulated_network
-from collc.lab.emulated_network import EmulatedNetwork, check_machine
+from collc.lab.emulated_network import FORWARDING_COMMAND, NPU_COMMAND, EmulatedNetwork, check_machine
+from collc.lab.laboratory import Experiment, raise_if_lost
+from collc.msccl.lowering.lower import lower
+from collc.msccl.options import MscclOptions, Profile
 from collc.simulation.engine import simulate
 from collc.simulation.tasks import Edges, Routes, TaskGraph
 from collc.simulation.timing import ExactTiming
@@ -34,6 +39,12 @@ topology mesh = mesh2d(2, 2, bandwidth: 50GiB/s, latency: 0.5us)
 topology star = switched(3, bandwidth: 50GiB/s, latency: 0.5us)
 schedule gather on mesh { run all_gather(mesh.npus, size: 4MiB) }
 schedule sum on star { run all_reduce(star.npus, size: 3MiB) }
+"""
+
+ONE_WAY = """
+import std.collectives
+topology one_way { npu n[2]  link n[0] -> n[1] (bandwidth: 50GiB/s, latency: 0.5us) }
+schedule s on one_way { run broadcast(one_way.npus, size: 1MiB) }
 """
 
 
@@ -99,6 +110,45 @@ def test_a_link_that_is_taken_away_is_named(program, capsys):
     assert f"error[X0212]: link {link} carries nothing: what rank 0 sent to rank 1" in capsys.readouterr().err
     assert main([*words, "--fail", "link npu[0, 0] -> npu[1, 1]"]) == 2
     assert "error[X0213]: the schedule uses no link" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@needs_a_lab
+def test_a_link_that_is_not_taken_away_is_an_error(program, capsys, monkeypatch):
+    link = "npu[0, 0] -> npu[0, 1]"
+    words = ["lab", str(program), "--schedule", "gather", "--seconds", "0.2", "--rate", "80Mb/s", "--fail", link]
+    assert main([*words, "--at", "30s"]) == 4
+    assert f"s: link {link} was to be taken away at 30 s" in capsys.readouterr().err
+
+    def refuse(self, link):
+        raise CheckFailed(Diagnostic("X0211", "the kernel says no"))
+
+    monkeypatch.setattr(EmulatedNetwork, "take_away", refuse)
+    assert main([*words, "--at", "0.01s"]) == 4
+    assert "error[X0211]: the kernel says no" in capsys.readouterr().err
+
+
+def test_a_rank_that_failed_is_not_a_broken_link(program):
+    """Rank 0 sends to rank 1 and rank 2: what arrives at a rank that failed is not known."""
+    module, _ = compiled_module(program, "gather", {})
+    own = Experiment.of_seconds(lower(module, MscclOptions(profile=Profile.RUN)), module, Fraction(10**6), 0.1)
+    steps = len(own.file.waits.sends)
+    arrived = np.full(steps, np.inf)
+    queued = arrived.copy()
+    first = own.file.waits.sends.index(own.file.connections.key.tolist().index([0, 1, 0]))
+    queued[first] = 0.5
+    waits, lost = {"moments": [], "hung": [(0, 3, "receive", 1)]}, {"error": "rank 1 has left", "of_another": True}
+    ended = {"error": "its process ended"}
+    for answers, error in [
+        ((waits, ended, waits, waits), "X0209.*rank 1 of the run over TCP failed: its process ended"),
+        ((waits, waits, ended, waits), "X0209.*rank 2 of the run over TCP failed: its process ended"),
+        ((waits, lost, waits, waits), "X0209.*rank 0 of the run over TCP failed: its threadblock 0 waits at step 3"),
+        ((waits, waits, waits, waits), "X0212.*carries nothing: what rank 0 sent to rank 1 at 0.500 s did not arrive"),
+    ]:
+        with pytest.raises(CheckFailed) as raised:
+            raise_if_lost(own, [(values, b"") for values in answers], queued, queued, arrived)
+        (found,) = raised.value.diagnostics
+        assert re.match(error, f"{found.code} {found.message}")
 
 
 @pytest.mark.slow
@@ -197,6 +247,38 @@ def test_all_npus_reach_one_another_by_one_address(monkeypatch):
         1: ["route add 10.255.0.0/32 dev l1 src 10.255.0.1", "route add 10.255.0.2/32 dev l2 src 10.255.0.1"],
         2: [f"route add 10.255.0.{last}/32 dev l3 src 10.255.0.2" for last in (0, 1)],
     }
+
+
+def test_npus_that_do_not_reach_one_another():
+    net = network(2, [(0, 1, LinkKind(0, Fraction(10**6)))])
+    with pytest.raises(CheckFailed, match=r"no path leads from \S*1\S* to \S*0"):
+        EmulatedNetwork(net, {0: 100, 1: 101}).build_for_all()
+
+
+@needs_a_lab
+def test_what_forwards_takes_packets_from_any_link():
+    """Also if new links are filtered by default, as on many distributions."""
+    strict = 'echo 1 > /proc/sys/net/ipv4/conf/default/rp_filter && exec "$0" "$@"'
+    forwarding = FORWARDING_COMMAND[len(NPU_COMMAND) :]
+    look = "ip link add l0 type veth peer name l1 && cat /proc/sys/net/ipv4/conf/all/rp_filter " + " ".join(
+        f"/proc/sys/net/ipv4/conf/l{end}/rp_filter" for end in range(2)
+    )
+    command = [*NPU_COMMAND, "sh", "-c", strict, *forwarding, "sh", "-c", look]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.split() == ["0"] * 3
+
+
+@pytest.mark.slow
+@needs_a_lab
+def test_gloo_without_a_way_back_is_a_row_with_a_reason(tmp_path, capsys, monkeypatch):
+    """Its ranks fail if PyTorch is not installed."""
+    path = tmp_path / "p.coll"
+    path.write_text(ONE_WAY)
+    monkeypatch.setattr("collc.application.lab.lab.why_no_gloo", lambda _: "")
+    assert main(["lab", str(path), "--seconds", "0.1", "--runs", "1", "--rate", "80Mb/s", "--gloo", "--json"]) == 0
+    own, gloo = json.loads(capsys.readouterr().out)["algorithms"]
+    assert own["ok"]
+    assert gloo["measured_s"] is None
+    assert "no path leads from n[1] to n[0]" in gloo["reason"] or "its process ended" in gloo["reason"]
 
 
 @pytest.mark.slow

@@ -155,6 +155,16 @@ def test_a_network_of_many_links_is_drawn_by_groups() -> None:
     check_parts(use, clip, [line_of.get((a // 2, b // 2), -1) for a, b in ends])
 
 
+def test_groups_between_which_nothing_moves() -> None:
+    network = fully_connected(100)
+    none = Transfers.of(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
+    module = Module("m", network, all_gather([0, 1]), LinkModel.STORE)
+    clip = clip_of(use_of_schedule(module.with_schedule(RowSchedule(LinkModel.STORE, none), "")), "a")
+    data = json.loads(clip.data)
+    assert unpacked(data["arrived"]) == [0] * (50 * 16)
+    assert unpacked(data["line"]) == []
+
+
 @pytest.mark.parametrize("demand", [all_gather(list(range(6))), all_reduce(list(range(6)))])
 def test_a_critical_path_is_a_chain_from_the_start_to_the_last_arrival(demand: Demand) -> None:
     """Each transfer follows the last one that brought its chunk or left its link."""

@@ -40,8 +40,9 @@ class LabSettings:
     """What is measured.
 
     schedule, definitions: of the program. rate: bytes per second of all links together. seconds: that the plan takes.
-    runs: how many are measured, after own that is not. textbook: whether textbook algorithms run, too. fail, at: a link
-    that is taken away, `source -> target`, and how many seconds after the start. output: the page to write.
+    runs: how many are measured, after one that is not. textbook, gloo: whether textbook algorithms, or the collective
+    of gloo, run, too. fail, at: a link that is taken away, `source -> target`, and how many seconds after the start.
+    output: the page to write.
     """
 
     schedule: str | None = None
@@ -78,13 +79,18 @@ class LabResult:
 
     @property
     def ratio(self) -> float | None:
-        """The measured time over the predicted own."""
+        """The measured time over the predicted one."""
         return self.measured_time / self.predicted_time if self.measured_time and self.predicted_time else None
 
     @property
     def spread(self) -> tuple[float, float] | None:
         """The shortest and the longest run."""
         return (min(self._seconds), max(self._seconds)) if self._seconds else None
+
+    @property
+    def middle(self) -> Measurement:
+        """The median run; of an even number, the later one of two."""
+        return sorted(self.runs, key=lambda run: run.seconds)[len(self.runs) // 2]
 
     @property
     def _seconds(self) -> Sequence[float]:
@@ -166,8 +172,9 @@ class LabReport:
 def run_lab(path: Path, settings: LabSettings, progress: Progress) -> LabReport:
     """Run a schedule of a program on an emulated network.
 
-    Raises UsageError (X0210) if this machine cannot make own, (X0213) for an unknown link, CheckFailed (X0212) if a
-    link carries nothing, and what the compilation and the lowering raise.
+    Raises UsageError (X0210) if this machine cannot make one, (X0213) for an unknown link, CheckFailed (X0211) if the
+    network cannot be made, (X0212) if a link carries nothing, (X0214) if the run ends before the link is taken away,
+    and what the compilation and the lowering raise.
     """
     check_machine()
     progress(None, "compiling the schedule")
@@ -182,14 +189,16 @@ def run_lab(path: Path, settings: LabSettings, progress: Progress) -> LabReport:
         results += _textbook(own, module, network, settings, progress)
     if settings.gloo:
         progress(None, "measuring gloo")
-        reason = why_no_gloo(own)
-        results.append(LabResult("gloo", reason=reason, times=() if reason else measure_gloo(own, settings.runs)))
-    runs = results[0].runs
-    middle = sorted(runs, key=lambda run: run.seconds)[len(runs) // 2]
-    report = LabReport(module.name, tuple(results), link_delays(own, middle))
+        results.append(_gloo(own, settings.runs))
+    report = LabReport(module.name, tuple(results), link_delays(own, results[0].middle))
     if settings.output is not None:
-        write_file(settings.output, report_page(path.name, [_section(report, middle)]))
+        write_page(path.name, report, settings.output)
     return report
+
+
+def write_page(title: str, report: LabReport, output: Path) -> None:
+    """Write the page with the links over time, planned and in the median run."""
+    write_file(output, report_page(title, [_section(report, report.results[0].middle)]))
 
 
 def _lower(module: Module, network: Network) -> tuple[Program, Module]:
@@ -201,7 +210,7 @@ def _lower(module: Module, network: Network) -> tuple[Program, Module]:
 
 
 def _measure(name: str, experiment: Experiment, runs: int, failure: Failure | None = None) -> LabResult:
-    """The runs of an experiment. The first own finds connections that have not been used, and does not count."""
+    """The runs of an experiment. The first one finds connections that have not been used, and does not count."""
     with Laboratory(experiment) as lab:
         first = lab.run(failure)
         return LabResult(name, experiment, (first,) if failure else tuple(lab.run() for _ in range(runs)))
@@ -219,7 +228,20 @@ def _textbook(
             elements = own.elements * own.file.chunks_per_loop // program.chunks_per_loop
             yield _measure(other.name, Experiment.of(program, scheduled, own.share, elements), settings.runs)
         except CollcError as error:
-            yield LabResult(other.name, reason=error.diagnostics[0].message if error.diagnostics else "it fails")
+            yield LabResult(other.name, reason=_reason_of(error))
+
+
+def _gloo(own: Experiment, runs: int) -> LabResult:
+    """The collective of gloo, on as many bytes over the same links."""
+    reason = why_no_gloo(own)
+    try:
+        return LabResult("gloo", reason=reason, times=() if reason else measure_gloo(own, runs))
+    except CollcError as error:
+        return LabResult("gloo", reason=_reason_of(error))
+
+
+def _reason_of(error: CollcError) -> str:
+    return error.diagnostics[0].message if error.diagnostics else "it fails"
 
 
 def _link_named(experiment: Experiment, text: str) -> int:
@@ -235,7 +257,7 @@ def _link_named(experiment: Experiment, text: str) -> int:
 
 
 def _section(report: LabReport, run: Measurement) -> Section:
-    """The plan and the run on own clock."""
+    """The plan and the run on one clock."""
     plan, measured = use_of_simulation(report.own.plan), use_of_measurement(report.own, run)
     time = max(plan.time, measured.time)
     charts = (
