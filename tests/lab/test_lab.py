@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -162,6 +163,8 @@ def test_nothing_is_left_when_the_lab_is_killed(program, number):
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         env=os.environ | dict([mark.split("=")]),
+        # a suite that runs in the background ignores SIGINT
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     while processes_with(mark) < 5:  # collc, three ranks and the switch
         assert lab.poll() is None
