@@ -202,7 +202,7 @@ def test_random_lines(tmp_path: Path, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False))
 def test_many_random_lines(tmp_path: Path, chance: random.Random) -> None:
     random_lines(tmp_path, chance)
