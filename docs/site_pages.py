@@ -51,8 +51,6 @@ def stage(folder: Path, *, compiles: bool = True) -> None:
     if more:
         pages[Path("index.md")] += "\n".join(["\n```{toctree}", ":caption: More", *sorted(more), "```\n"])
     pages |= {path.relative_to(DOCS): path.read_text(encoding="utf-8") for path in DOCS.glob("pictures/*.svg")}
-    pages |= {path.relative_to(DOCS): path.read_text(encoding="utf-8") for path in DOCS.glob("pictures/*.svg")}
-    pages |= {path.relative_to(DOCS): path.read_text(encoding="utf-8") for path in DOCS.glob("pictures/*.svg")}
     for path, text in pages.items():
         _write(folder / path, text)
 
