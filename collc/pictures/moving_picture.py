@@ -56,6 +56,11 @@ class _Stage:
     line_of: Int64Array
     notes: tuple[str, ...] = ()
 
+    @property
+    def links(self) -> Int64Array:
+        """int64[lines]: how many links are drawn as each line."""
+        return np.bincount(self.line_of[self.line_of >= 0], minlength=len(self.drawn.lines))
+
 
 def _are_listed(count: int) -> bool:
     """Whether a page has each of a number of rows: at most 320 kB."""
@@ -87,7 +92,7 @@ def clip_of(use: LinkUse, name: str, *, named: bool = True) -> Clip:
         ],
         "boxes": [[round(value, 1) for value in (box.x, box.y, box.width, box.height)] for box in layout.boxes],
         "lines": stage.drawn.lines,
-        "links": np.bincount(stage.line_of[stage.line_of >= 0], minlength=len(stage.drawn.lines)).tolist(),
+        "links": stage.links.tolist(),
         "removed": stage.drawn.removed,
     }
     data = {"name": name, "time": use.time, **rows}
@@ -182,7 +187,7 @@ def _joined_rows(use: LinkUse, stage: _Stage) -> dict[str, Any]:
     ramp = np.zeros_like(slope)
     np.cumsum(slope[:, :-1], axis=1, out=ramp[:, 1:])
     busy = (used + ramp * unit)[:, :_PARTS]
-    links = np.bincount(stage.line_of[stage.line_of >= 0], minlength=count)
+    links = stage.links
     levels = np.minimum(links, 4)[:, None]
     level = np.minimum(-(-busy * levels // np.maximum(1, links * unit)[:, None]), levels)
     changes = np.diff(level, axis=1, prepend=0, append=0) != 0
