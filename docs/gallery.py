@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -11,14 +11,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from reference import fenced, plain
+from reference import fenced, markdown_table, plain
 
 import collc
 from collc.base.resources import starters
 from collc.base.tables import Table
+from collc.parallel.processes import usable_cores
 from collc.pictures.link_use import use_of_schedule
 from collc.pictures.moving_picture import clip_of
-from collc.pictures.network_picture import drawn_network, network_picture
+from collc.pictures.network_picture import network_picture
 from collc.pictures.page import Moving, moving_page
 from collc.pictures.picture import WIDTH
 from collc.source.elaboration.elaborate import load_program
@@ -51,13 +52,13 @@ class MovingPage:
     @staticmethod
     def of(module: Module) -> MovingPage:
         """The page of a module with a schedule."""
-        layout = drawn_network(module.network).layout
-        reach = max(abs(x - WIDTH / 2) for x, _ in layout.points.values()) + layout.radius + 20
-        scale = min(2.0, WIDTH / 2 / reach)
         clip = clip_of(use_of_schedule(module), module.algorithm)
+        shown = json.loads(clip.network)
+        reach = max(abs(x - WIDTH / 2) for device in shown["devices"] for x in device[1:2]) + shown["radius"] + 20
+        scale = min(2.0, WIDTH / 2 / reach)
         page = moving_page(Moving(module.name, [clip]))
         style = _STYLE.format(width=round(100 * scale), left=round(50 - 50 * scale))
-        return MovingPage(page.replace("</head>", style, 1), 190 + round(layout.height * scale * _PAGE_WIDTH / WIDTH))
+        return MovingPage(page.replace("</head>", style, 1), 190 + round(shown["height"] * scale * _PAGE_WIDTH / WIDTH))
 
     def frame(self, name: str, title: str, up: str) -> str:
         """The page in a page of the site. name: of its file. up: the path to the root of the site."""
@@ -86,8 +87,8 @@ def with_moving_pictures(page: Path, text: str) -> tuple[str, dict[str, str]]:
 def results(table: Table) -> str:
     """A table in Markdown, without the column of files."""
     kept = [k for k, column in enumerate(table.columns) if column != "files"]
-    rows = [table.columns, ["---"] * len(table.columns), *table.rows]
-    return "\n".join("| " + " | ".join(plain(row[k]) for k in kept) + " |" for row in rows)
+    columns, *rows = [[plain(row[k]) for k in kept] for row in (table.columns, *table.rows)]
+    return markdown_table(columns, rows)
 
 
 def gallery(*, compiles: bool = True) -> tuple[dict[str, str], dict[str, str]]:
@@ -104,7 +105,7 @@ def gallery(*, compiles: bool = True) -> tuple[dict[str, str], dict[str, str]]:
         "as it moves. All of it was made with this page. `collc new` writes those named starter.",
     ]
     paths = [*sorted((ROOT / "examples").glob("*.coll")), *starters().values()]
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(usable_cores(), get_context("spawn")) as pool:
         found = pool.map(compiled, paths) if compiles else [("", None)] * len(paths)
         for path, (table, page) in zip(paths, found, strict=True):
             folder = path.parent.name.removesuffix("s")

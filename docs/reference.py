@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import collc
 from collc.application.file_kinds import FILE_KINDS
@@ -32,6 +32,12 @@ def fenced(text: str, kind: str) -> str:
     return f"```{kind}\n{text.strip(chr(10))}\n```"
 
 
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose cells are Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def commands_page() -> str:
     """A section for each command, with its options."""
     sections = (_command_section(command) for command in COMMANDS.values())
@@ -40,10 +46,10 @@ def commands_page() -> str:
 
 def _command_section(command: Command) -> str:
     options = (*command.options, *([TIME_LIMIT] if command.ends else []), MEMORY_LIMIT)
-    rows = [f"| `{_form(each)}` | {plain(each.help)} |" for each in options]
+    arguments = markdown_table(["argument", "meaning"], [(f"`{_form(each)}`", plain(each.help)) for each in options])
     epilog = [plain(command.epilog())] if command.epilog is not None else []
     head = f"## collc {command.name}\n\n{plain(command.help[0].upper() + command.help[1:])}."
-    return "\n\n".join([head, "\n".join(["| argument | meaning |", "|---|---|", *rows]), *epilog])
+    return "\n\n".join([head, arguments, *epilog])
 
 
 def _form(option: CommandOption) -> str:
@@ -120,40 +126,34 @@ def _call(name: str, signature: inspect.Signature) -> str:
 
 def formats_page() -> str:
     """What `emit` writes, with its options; which commands take which files; what `collc import` reads."""
-    written = ["| kind | what | file | read back and checked |", "|---|---|---|---|"]
-    options = ["| kind | option | meaning |", "|---|---|---|"]
+    written, options = list[Sequence[str]](), list[Sequence[str]]()
     for kind in EMIT_KINDS.values():
         file = "a folder" if kind.output == "folder" else f"`NAME.{kind.suffix or kind.name}`"
         file += ", one for each run" if kind.output == "files" else ""
-        written.append(f"| `{kind.name}` | {plain(kind.help)} | {file} | {', '.join(kind.checks)} |")
-        options += [f"| `{kind.name}` | `{name}` | {plain(each.meaning)} |" for name, each in kind.options.items()]
+        written.append((f"`{kind.name}`", plain(kind.help), file, ", ".join(kind.checks)))
+        options += [(f"`{kind.name}`", f"`{name}`", plain(each.meaning)) for name, each in kind.options.items()]
     commands = ("verify", "simulate", "run", "inspect", "show")
-    read = [f"| file | {' | '.join(f'`{one}`' for one in commands)} |", "|---" * (len(commands) + 1) + "|"]
-    for file_kind in FILE_KINDS.values():
-        marks = " | ".join("yes" if getattr(file_kind, one) else "" for one in commands)
-        read.append(f"| {plain(file_kind.title)} | {marks} |")
-    imported = ["| kind | file | contains |", "|---|---|---|"]
-    imported += [f"| `{kind.name}` | {kind.file} | {kind.contains} |" for kind in import_kinds().values()]
-    return (
-        "\n\n".join(
-            [
-                "# Formats",
-                "## What `emit` writes",
-                "\n".join(written),
-                "The options of these statements:",
-                "\n".join(options),
-                "[ten.md](../ten.md) describes `.ten`, [msccl.md](../msccl.md) the files for MSCCL and MSCCL++, "
-                "[running.md](../running.md) run files, and [simulation.md](../simulation.md#writing-traces) traces.",
-                "## Which commands read what",
-                "\n".join(read),
-                "`compile` and `check` take programs. `collc verify` also names the files that it does not check.",
-                "## What `collc import` reads",
-                "\n".join(imported),
-                "[machines.md](../machines.md) has the options.",
-            ]
-        )
-        + "\n"
-    )
+    read = [
+        (plain(kind.title), *("yes" if getattr(kind, command) else "" for command in commands))
+        for kind in FILE_KINDS.values()
+    ]
+    imported = [(f"`{kind.name}`", kind.file, kind.contains) for kind in import_kinds().values()]
+    parts = [
+        "# Formats",
+        "## What `emit` writes",
+        markdown_table(["kind", "what", "file", "read back and checked"], written),
+        "The options of these statements:",
+        markdown_table(["kind", "option", "meaning"], options),
+        "[ten.md](../ten.md) describes `.ten`, [msccl.md](../msccl.md) the files for MSCCL and MSCCL++, "
+        "[running.md](../running.md) run files, and [simulation.md](../simulation.md#writing-traces) traces.",
+        "## Which commands read what",
+        markdown_table(["file", *(f"`{command}`" for command in commands)], read),
+        "`compile` and `check` take programs. `collc verify` also names the files that it does not check.",
+        "## What `collc import` reads",
+        markdown_table(["kind", "file", "contains"], imported),
+        "[machines.md](../machines.md) has the options.",
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 PAGES: dict[str, Callable[[], str]] = {
