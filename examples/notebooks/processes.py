@@ -61,7 +61,7 @@ else:
     raise AssertionError("the damage was not found")
 
 # %% [markdown]
-# What is in a file? Every rank has threadblocks with steps, which send, receive and add:
+# A file has threadblocks with steps for every rank, which send, receive and add. It is small:
 
 # %%
 sizes = [(path.name, path.stat().st_size) for path in sorted(folder.glob("*.run"))]
