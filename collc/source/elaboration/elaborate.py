@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -19,7 +20,7 @@ from collc.source.elaboration.values import Value
 from collc.source.imports import GivenFiles, LoadedFiles, with_tables
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
-from collc.source.parsing.parse import parse
+from collc.source.parsing.parse import parse_let
 from collc.source.problems import Problems, fail
 from collc.source.program import DesignRequest, Program, ScheduleRequest
 from collc.source.scopes import FileScope, FoundDeclaration
@@ -142,28 +143,7 @@ def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
         chosen = _only_name(context, Path(source.name)) if name is None else name
         network, topology = _named_topology(context, chosen), context.topology_named(chosen)
         assert topology is not None
-        names = PartNames(topology, context)
-
-        def find_end(text: str) -> int:
-            devices = [device for part in find(text) for device in part.devices]
-            if len(devices) != 1:
-                typed, message = SourceFile("<part>", text), f"each end of a link is one device, not {len(devices)}"
-                raise fail("E0331", message, Span(typed, 0, len(text)), hint="as in: gpu[0, 1] <-> leaf[1]")
-            return devices[0]
-
-        def find(text: str) -> list[Part]:
-            head = "let part = "
-            for arrow in ("<->", "->"):
-                ends = text.split(arrow)
-                if len(ends) == 2:
-                    source, target = (find_end(end) for end in ends)
-                    pairs = ((source, target), (target, source)) if arrow == "<->" else ((source, target),)
-                    return [Part(text, (), tuple(sorted(pairs)))]
-            statements = parse(SourceFile("<part>", head + text.strip())).statements
-            if len(statements) != 1 or not isinstance(statements[0], s.Let):
-                raise fail("E0331", f"'{text}' is not the name of a part", None, hint="as in: nic[3, 5]")
-            return names.find_named(statements[0].value, context.root)
-
+        find = partial(PartNames(topology, context).find_text, frame=context.root)
         texts = {path: file.source.text for path, file in loaded.files.items() if file is not loaded.main}
         return NamedNetwork(chosen, fed_links(network), find, texts)
 
@@ -240,10 +220,10 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
     head = f"let {name} = "
     source = SourceFile(f"definition of {name}", head + text)
     try:
-        statements = parse(source).statements
-        if len(statements) != 1 or not isinstance(statements[0], s.Let):
+        expression = parse_let(source)
+        if expression is None:
             raise fail("E0224", f"definition of {name}: '{text}' is not a single value", None)
-        value = context.value(statements[0].value, context.root)
+        value = context.value(expression, context.root)
         return as_parameter(value, node, Span(source, len(head), len(source.text)))
     except SourceError as error:
         if wanted == STRING:

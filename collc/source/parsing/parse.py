@@ -13,8 +13,9 @@ from collc.base.reading import read_text
 from collc.base.resources import standard_library
 from collc.source.limits import MAX_BYTES
 from collc.source.parsing.build import Builder
+from collc.source.parsing.expressions import Expr
 from collc.source.parsing.recovery import Recovery
-from collc.source.parsing.syntax import File
+from collc.source.parsing.syntax import File, Let
 from collc.source.parsing.table import Automaton, Unexpected, load_table
 from collc.source.parsing.tokens import Token
 
@@ -73,6 +74,15 @@ def parse(source: SourceFile) -> File:
     if problems:
         raise SourceError(*problems)
     return tree
+
+
+def parse_let(source: SourceFile) -> Expr | None:
+    """The value of the `let` that a text consists of; None if it is anything else. Raises SourceError."""
+    match parse(source).statements:
+        case [Let(value=value)]:
+            return value
+        case _:
+            return None
 
 
 def parse_partly(source: SourceFile) -> tuple[File, Sequence[Diagnostic]]:
