@@ -147,7 +147,7 @@ def test_a_rank_that_failed_is_not_a_broken_link(program):
         ((waits, waits, waits, waits), "X0212.*carries nothing: what rank 0 sent to rank 1 at 0.500 s did not arrive"),
     ]:
         with pytest.raises(CheckFailed) as raised:
-            raise_if_lost(own, [(values, b"") for values in answers], queued, queued, arrived)
+            raise_if_lost(own, [(values, b"") for values in answers], queued, arrived)
         (found,) = raised.value.diagnostics
         assert re.match(error, f"{found.code} {found.message}")
 
@@ -183,7 +183,7 @@ def test_machines_without_networks(monkeypatch, program):
     with pytest.raises(UsageError, match="needs programs that are missing: install iproute2"):
         run_lab(program, None, lambda *_: None)  # pyright: ignore[reportArgumentType]
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(emulated_network, "_OWN_NAMESPACE", ("sh", "-c", "echo not permitted >&2; exit 1"))
+    monkeypatch.setattr(emulated_network, "NPU_COMMAND", ("sh", "-c", "echo not permitted >&2; exit 1"))
     with pytest.raises(UsageError, match="may not make network namespaces: not permitted"):
         check_machine()
     monkeypatch.setattr(sys, "platform", "darwin")
