@@ -253,6 +253,8 @@ def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner)
         ("all_gather", {"size": "1MiB", "dead": ["a\nb"]}, "the name of a part"),
         ("all_gather", {"size": "1MiB", "dead": "npu[9, 9]"}, "no parts with these indices"),
         ("all_gather", {"size": "1MiB", "dead": "npu[0, *] <-> npu[1, 0]"}, "is one device, not 3"),
+        ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] <-> npu[1, 1]"}, "no link npu[0, 0] <-> npu[1, 1]"),
+        ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] -> npu[0, 0]"}, "has no link npu[0, 0] -> npu[0, 0]"),
         ("all_gather", {"size": "1MiB", "within": 10**400}, "within"),
         ("all_gather", {"size": "1MiB", "within": f"{10**400}s"}, "within"),
         ("all_gather", {"size": "1MiB", "runtime": "exe"}, "runtime"),

@@ -102,13 +102,15 @@ def run_of(values: Mapping[str, Any]) -> GroupRun:
 
 def _group(npus: object) -> tuple[int, ...]:
     if not isinstance(npus, Iterable) or isinstance(npus, str | dict):
-        raise _fail("npus", "a list of numbers", repr(npus))
+        raise _fail("npus", "a list of numbers", repr(cast("object", npus)))
     members: list[int] = []
     for member in cast("Iterable[Any]", npus):
         try:
-            members.append(index(None if isinstance(member, bool) else member))
+            members.append(index(member))
         except TypeError:
             raise _fail("npus", "a list of numbers", member) from None
+        if isinstance(member, bool):
+            raise _fail("npus", "a list of numbers", member)
     return tuple(members)
 
 
