@@ -143,29 +143,8 @@ def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
         network, topology = _named_topology(context, chosen), context.topology_named(chosen)
         assert topology is not None
         names = PartNames(topology, context)
-
-        def find_end(text: str) -> int:
-            devices = [device for part in find(text) for device in part.devices]
-            if len(devices) != 1:
-                typed, message = SourceFile("<part>", text), f"each end of a link is one device, not {len(devices)}"
-                raise fail("E0331", message, Span(typed, 0, len(text)), hint="as in: gpu[0, 1] <-> leaf[1]")
-            return devices[0]
-
-        def find(text: str) -> list[Part]:
-            head = "let part = "
-            for arrow in ("<->", "->"):
-                ends = text.split(arrow)
-                if len(ends) == 2:
-                    source, target = (find_end(end) for end in ends)
-                    pairs = ((source, target), (target, source)) if arrow == "<->" else ((source, target),)
-                    return [Part(text, (), tuple(sorted(pairs)))]
-            statements = parse(SourceFile("<part>", head + text.strip())).statements
-            if len(statements) != 1 or not isinstance(statements[0], s.Let):
-                raise fail("E0331", f"'{text}' is not the name of a part", None, hint="as in: nic[3, 5]")
-            return names.find_named(statements[0].value, context.root)
-
         texts = {path: file.source.text for path, file in loaded.files.items() if file is not loaded.main}
-        return NamedNetwork(chosen, fed_links(network), find, texts)
+        return NamedNetwork(chosen, fed_links(network), lambda text: names.find_text(text, context.root), texts)
 
     return with_tables(source, use)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.diagnostics import Span
+from collc.base.diagnostics import SourceFile, Span
 from collc.base.wording import did_you_mean, phrase
 from collc.source import limits
 from collc.source.elaboration.evaluate import Evaluator
@@ -25,6 +25,7 @@ from collc.source.elaboration.topology_values import (
 from collc.source.elaboration.values import Frame
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
+from collc.source.parsing.parse import parse
 from collc.source.problems import fail
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
@@ -59,6 +60,33 @@ class PartNames:
     def find_named(self, node: ex.Expr, frame: Frame) -> list[Part]:
         """The parts that an expression as `nic[0, *]`, `node[3]` or `node[*].nic[5]` names. Raises SourceError."""
         return self._there([part for chosen in self._choose_members(node, frame) for part in self._parts_of(chosen)])
+
+    def find_text(self, text: str, frame: Frame) -> list[Part]:
+        """The parts that a text names, as `find_named` does; also the links of two devices, as
+        `gpu[0, 1] <-> leaf[1]`. Raises SourceError.
+        """
+        for arrow in ("<->", "->"):
+            ends = text.split(arrow)
+            if len(ends) == 2:
+                source, target = (self._find_end(end, frame) for end in ends)
+                pairs = ((source, target), (target, source)) if arrow == "<->" else ((source, target),)
+                links = self._there([Part(text, (), tuple(sorted(pairs)))])
+                if not links:
+                    names = f" {arrow} ".join(map(self._network.shown_name, (source, target)))
+                    raise fail("E0331", f"'{self._topology.name}' has no link {names}", _place(text))
+                return links
+        statements = parse(SourceFile("<part>", f"let part = {text.strip()}")).statements
+        if len(statements) != 1 or not isinstance(statements[0], s.Let):
+            raise fail("E0331", f"'{text}' is not the name of a part", None, hint="as in: nic[3, 5]")
+        return self.find_named(statements[0].value, frame)
+
+    def _find_end(self, text: str, frame: Frame) -> int:
+        """The device that a text names. Raises SourceError."""
+        devices = [device for part in self.find_text(text, frame) for device in part.devices]
+        if len(devices) != 1:
+            message = f"each end of a link is one device, not {len(devices)}"
+            raise fail("E0331", message, _place(text), hint="as in: gpu[0, 1] <-> leaf[1]")
+        return devices[0]
 
     def family(self, name: ex.Identifier) -> list[Part]:
         """All parts of a name, which may be in the plural: of the topology, else of its copies, else `npu`, `switch`,
@@ -210,6 +238,11 @@ class PartNames:
                 for index, (devices, links, label) in entry.rows.items()
             }
         return self._declared[key]
+
+
+def _place(text: str) -> Span:
+    """The whole of the name of a part that was typed."""
+    return Span(SourceFile("<part>", text), 0, len(text))
 
 
 def _brackets(index: Index) -> str:
