@@ -17,11 +17,22 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 
 from benchmarks import auto, compare, endpoints, failures, lab, training
 from benchmarks.case import Case, Result
+
+TABLES: dict[str, Callable[[list[str]], int]] = {
+    "auto": auto.main,
+    "compare": compare.main,
+    "endpoints": endpoints.main,
+    "failures": failures.main,
+    "lab": lab.main,
+    "training": training.main,
+}
+"""What prints a table of its own, from its arguments."""
 
 SUITES: tuple[str, ...] = (
     "synthesis",
@@ -92,18 +103,9 @@ def print_table(suites: list[str], part: str, large: bool) -> bool:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["auto"]:
-        return auto.main(sys.argv[2:])
-    if sys.argv[1:2] == ["endpoints"]:
-        return endpoints.main(sys.argv[2:])
-    if sys.argv[1:2] == ["failures"]:
-        return failures.main(sys.argv[2:])
-    if sys.argv[1:2] == ["lab"]:
-        return lab.main(sys.argv[2:])
-    if sys.argv[1:2] == ["compare"]:
-        return compare.main(sys.argv[2:])
-    if sys.argv[1:2] == ["training"]:
-        return training.main(sys.argv[2:])
+    table = TABLES.get("".join(sys.argv[1:2]))
+    if table is not None:
+        return table(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; default: all")
     parser.add_argument("--only", default="", metavar="WORD", help="cases whose name has this in it")

@@ -76,7 +76,7 @@ def unsteadiness(report: LabReport) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table. Returns 1 if results were wrong, or if times are not what the issue wants of them."""
+    """Print the table. Returns 1 if results were wrong, or times off by more than 3 % in the median or 10 % at most."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks lab", description=__doc__)
     parser.add_argument("word", nargs="?", default="", help="only networks with this in their name")
     parser.add_argument("-o", "--output", type=Path)

@@ -22,7 +22,7 @@ from jax import lax
 from numpy.typing import NDArray
 
 from collc.runtime.run_program import RunProgram
-from collc.runtime.schedules import Schedules
+from collc.runtime.schedules import Schedules, files_in, program_in
 from collc.spmd.hlo import check_permutes
 from collc.spmd.permutations import Plan, Rows, plan_of
 from collc.spmd.slices import order_of
@@ -191,16 +191,13 @@ def _files(schedule: Schedule) -> tuple[tuple[str, RunProgram], ...]:
     if isinstance(schedule, RunProgram):
         return ((schedule.name, schedule),)
     path = Path(schedule)
-    files = sorted(path.rglob("*.run")) if path.is_dir() else [path]
+    files = files_in(path) if path.is_dir() else [path]
     return tuple((str(file), _read(file, file.stat().st_mtime_ns)) for file in files)
 
 
 @lru_cache(1024)  # a file that is written again is another entry
 def _read(file: Path, _written: int) -> RunProgram:
-    try:
-        return RunProgram.from_bytes(file.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+    return program_in(file.read_bytes(), file)
 
 
 @lru_cache(1024)

@@ -6,12 +6,13 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from collc.api.plan_source import PlanSource
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, UsageError
 
 _ERRORS: Final[dict[int, type[CollcError]]] = {400: UsageError, 422: NoSchedule, 503: NoSchedule}
@@ -70,7 +71,7 @@ class RemoteAnswer:
         return self.client.read_file(self.facts["key"], chosen)
 
 
-class Client:
+class Client(PlanSource[RemoteAnswer]):
     """Requests to a server. One client is for any number of threads, each of which has a connection.
 
     address: "http://127.0.0.1:8765", or the path of a Unix socket. token: what the server asks for. timeout: seconds.
@@ -83,26 +84,8 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._own = threading.local()
 
-    def plan(
-        self,
-        collective: str,
-        *,
-        npus: Sequence[int] | None = None,
-        dead: str | Sequence[str] = (),
-        runtime: str | None = None,
-        within: str | float | None = None,
-        beside: Sequence[Mapping[str, Any]] = (),
-        link_model: str | None = None,
-        **options: Any,  # noqa: ANN401 (arguments of any collective)
-    ) -> RemoteAnswer:
-        """A plan, as `Planner.plan` gives it.
-
-        Raises UsageError for a wrong request, NoSchedule if there is no schedule or none in time, CollcError if the
-        server refuses, and OSError if it cannot be reached.
-        """
-        given = {"collective": collective, "npus": None if npus is None else [*map(int, npus)], "runtime": runtime}
-        given |= {"dead": dead if isinstance(dead, str) else [*dead], "within": within, "link_model": link_model}
-        body = json.dumps({k: v for k, v in (given | {"beside": [*beside], **options}).items() if v is not None})
+    def _answer(self, values: dict[str, Any]) -> RemoteAnswer:
+        body = json.dumps({name: value for name, value in values.items() if value is not None}, default=_as_list)
         return RemoteAnswer(json.loads(self._ask("POST", "/v1/plan", body)), self)
 
     def read_file(self, key: str, name: str) -> bytes:
@@ -157,6 +140,11 @@ class Client:
         if known is not None:
             known.close()
             self._own.connection = None
+
+
+def _as_list(values: Any) -> object:  # noqa: ANN401
+    """What JSON has for an array or a number of NumPy, or for elements of another kind."""
+    return values.tolist() if hasattr(values, "tolist") else [*values]
 
 
 def _error(status: int, data: bytes) -> CollcError:

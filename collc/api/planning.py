@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 from collc.api import arguments
+from collc.api.plan_source import PlanSource
 from collc.api.programs import Network, imports_text
 from collc.application.planner.answers import Answer
 from collc.application.planner.planning import PlanningService
@@ -27,7 +27,7 @@ def _bytes_of(memory: str | int) -> int:
     return arguments.at_least(0)("memory", int(size))
 
 
-class Planner:
+class Planner(PlanSource[Answer]):
     """Answers requests for schedules on a network, from any number of threads (docs/planner.md).
 
     network: a Network, or its text. memory: bytes of the plans that are kept. cache: a folder with the plans of all
@@ -43,30 +43,9 @@ class Planner:
         head = SourceFile("<network>", f"{imports_text()}\n{network}\n")
         self.service = PlanningService.of(head, "net", _bytes_of(memory), folder)
 
-    def plan(
-        self,
-        collective: str,
-        *,
-        npus: Sequence[int] | None = None,
-        dead: str | Sequence[str] = (),
-        runtime: str | None = None,
-        within: str | float | None = None,
-        beside: Sequence[Mapping[str, Any]] = (),
-        link_model: str | None = None,
-        **options: object,
-    ) -> Answer:
-        """A checked schedule of a collective, and its files if there is a runtime.
-
-        collective: a name of the standard library. npus: numbers of the members by rank, None for all. dead: names of
-        parts that are dead, as "nic[3, 5]". runtime: "msccl", "mscclpp" or "run". within: a deadline, as "1s", after
-        which the best schedule found so far is the answer and the search goes on behind; without one the answer depends
-        on the request alone. beside: what runs at once, mappings with the keys collective, npus and options. options:
-        arguments of the collective, as size and chunks (default: "auto").
-
-        Raises UsageError or SourceError for a wrong request, NoSchedule if there is none or none in time.
-        """
-        own = {"collective": collective, "npus": npus, "dead": dead, "runtime": runtime, "beside": beside}
-        return self.service.answer(request_of({**own, "link_model": link_model, **options}), seconds_of(within))
+    def _answer(self, values: dict[str, Any]) -> Answer:
+        within = seconds_of(values.pop("within"))
+        return self.service.answer(request_of(values), within)
 
     def close(self) -> None:
         """End the threads of the planner, after the search that runs behind."""

@@ -37,8 +37,8 @@ class _AxisMoves:
 def _axis_moves(symmetries: Symmetries) -> list[_AxisMoves]:
     assert symmetries.coordinates is not None
     axes: list[_AxisMoves] = []
+    moves = [move for move, _ in symmetries.all]
     for axis, size in enumerate(symmetries.coordinates.sizes):
-        moves = [move for move, _ in symmetries.all if axis in (move[1], move[2] if move[0] == "axes" else axis)]
         run = np.arange(size)
         for kind, own, a, b in moves:
             if kind == "swap" and own == axis:

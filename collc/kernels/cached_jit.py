@@ -35,21 +35,21 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
 
     def compile_it(function: Kernel) -> Kernel:
         if config.CACHE_DIR and not _may_run(config.CACHE_DIR):  # Numba makes a folder in it
-            return _for_any_number(njit(**options)(function))
+            return njit(**options)(function)
         try:
             kernel = njit(cache=True, **options)(function)
         except RuntimeError:
-            return _for_any_number(njit(**options)(function))
+            return njit(**options)(function)
         if not _may_run(kernel._cache.cache_path):
-            return _for_any_number(njit(**options)(function))
+            return njit(**options)(function)
         kernel._cache = _ForgivingCache(kernel._cache)
-        return _for_any_number(kernel)
+        return kernel
 
-    return compile_it
+    return lambda function: _for_any_number(compile_it(function))
 
 
 def _for_any_number(kernel: Any) -> Any:  # noqa: ANN401
-    """The kernel; its callers no longer compile it anew for each constant argument."""
+    """The kernel, which compiled callers take for numbers of any value, not anew for each constant argument."""
     template_for = kernel.get_call_template
 
     def get_call_template(args: Sequence[Any], kws: dict[str, Any]) -> object:

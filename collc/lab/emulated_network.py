@@ -42,21 +42,23 @@ LAG: Final = Fraction(5, 1000)
 idle sends at once, if that is more than one packet.
 """
 
-_PROGRAMS: Final = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
+_PACKAGES: Final = {"iproute2": ("ip", "tc"), "util-linux": ("unshare", "nsenter", "setpriv")}
+"""The programs that are used, by the package of most distributions that has them."""
+
 _HARDWARE: Final = "02:00:00:00:00:01"
 _FIRST_ADDRESS: Final = int(IPv4Address("10.0.0.0"))
-_OWN_NAMESPACE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net")
-"""Before a command: it runs in a namespace of its own, and is killed when its parent ends."""
+
+NPU_COMMAND: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net")
+"""Before the command of an NPU: it runs in a namespace of its own, and is killed when its parent ends."""
 
 DEVICE: Final = "d0"
 """The device that has the one address of an NPU."""
 
-NPU_COMMAND: Final = _OWN_NAMESPACE
 _IPV4: Final = "/proc/sys/net/ipv4"
 _FORWARD: Final = (  # the cables that come take what is in default
     f"echo 1 > {_IPV4}/ip_forward && echo 0 | tee {_IPV4}/conf/all/rp_filter > {_IPV4}/conf/default/rp_filter"
 )
-FORWARDING_COMMAND: Final = (*_OWN_NAMESPACE, "sh", "-c", f'{_FORWARD} && exec "$0" "$@"')
+FORWARDING_COMMAND: Final = (*NPU_COMMAND, "sh", "-c", f'{_FORWARD} && exec "$0" "$@"')
 """Before the command of a device that forwards packets, whichever link they come from."""
 
 
@@ -65,10 +67,10 @@ def check_machine() -> None:
     hint = "run it as root, or as 'unshare --map-root-user collc lab ...'"
     if sys.platform != "linux":
         raise _cannot(f"needs Linux, and this is {sys.platform}", "")
-    missing = {package for name, package in (_PROGRAMS | {"setpriv": "util-linux"}).items() if not shutil.which(name)}
+    missing = [package for package, names in _PACKAGES.items() if not all(map(shutil.which, names))]
     if missing:
-        raise _cannot(f"needs programs that are missing: install {' and '.join(sorted(missing))}", "")
-    tried = subprocess.run([*_OWN_NAMESPACE, "true"], capture_output=True, text=True, check=False)
+        raise _cannot(f"needs programs that are missing: install {' and '.join(missing)}", "")
+    tried = subprocess.run([*NPU_COMMAND, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         raise _cannot(f"may not make network namespaces: {tried.stderr.strip()}", hint)
 
@@ -81,17 +83,14 @@ class Switches:
     """The processes in whose namespaces packets are forwarded. processes: by device."""
 
     def __init__(self, devices: Iterable[int]) -> None:
-        """Raise CheckFailed (X0211) if one cannot be started."""
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        for device in devices:
-            self.processes[device] = subprocess.Popen(
-                [*FORWARDING_COMMAND, "sh", "-c", "echo ready && exec cat"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
+        command = [*FORWARDING_COMMAND, "sh", "-c", "echo ready && exec cat"]
+        pipe, same = subprocess.PIPE, subprocess.STDOUT
+        self.processes: dict[int, subprocess.Popen[bytes]] = {
+            device: subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=same) for device in devices
+        }
 
     def __enter__(self) -> Self:
+        """Wait until they forward. Raises CheckFailed (X0211) if one cannot."""
         for process in self.processes.values():
             assert process.stdout is not None
             said = process.stdout.readline()

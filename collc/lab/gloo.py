@@ -40,7 +40,7 @@ def measure_gloo(experiment: Experiment, runs: int) -> tuple[float, ...]:
     with (
         TemporaryDirectory() as folder,
         Switches(device for device in switches if network.present[device]) as between,
-        Workers(forwarding, "", patience, "collc.lab.gloo_rank") as workers,
+        Workers(forwarding, patience, "collc.lab.gloo_rank") as workers,
     ):
         call["store"] = str(Path(folder, "store"))
         raise_if_failed(workers.turn([(call | {"rank": rank}, b"") for rank in range(file.ranks)]))

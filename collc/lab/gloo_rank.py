@@ -9,13 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Final
 
 from collc.lab.emulated_network import DEVICE
-from collc.runtime.frames import read_frame, write_frame
+from collc.runtime.frames import read_frame, starts, write_frame
 
 CALLS: Final = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "reduce")
 """The collectives, as MSCCL calls them, that there are calls for."""
@@ -36,12 +35,10 @@ def main() -> None:
     call = _call_of(values["coll"], values["root"], values["elements"], ranks)
     call()
     write_frame(answers, {"connected": True})
-    with suppress(EOFError):
-        while True:
-            start, _ = read_frame(commands)
-            time.sleep(max(0.0, start["at"] - time.monotonic()))
-            call()
-            write_frame(answers, {"ended": time.monotonic()})
+    for start in starts(commands):
+        time.sleep(max(0.0, start["at"] - time.monotonic()))
+        call()
+        write_frame(answers, {"ended": time.monotonic()})
 
 
 def _modules() -> tuple[Any, Any]:

@@ -31,6 +31,7 @@ from collc.runtime.run_program import RunProgram
 from collc.runtime.tcp import Event, Route
 from collc.simulation.engine import Simulation
 from collc.simulation.routing import shortest_routes
+from collc.ten.limited import without_limits
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 
@@ -126,7 +127,7 @@ def reroute(program: Program, network: Network) -> Program:
 def _slow_network(network: Network, share: Fraction) -> Network:
     """A network with this share of all bandwidths, and without latencies and limits of NPUs."""
     kinds = tuple(LinkKind(0, None if kind.bandwidth is None else kind.bandwidth * share) for kind in network.kinds)
-    return replace(network, kinds=kinds, endpoint=np.empty(0, np.int32), endpoint_kinds=())
+    return replace(without_limits(network), kinds=kinds)
 
 
 def _path_of_connections(program: Program, file: RunProgram) -> Iterator[LinkPath]:
@@ -179,13 +180,12 @@ class Laboratory:
             between = {int(experiment.network.target[link]) for path in experiment.paths for link in path[:-1]}
             silence = 1 + 2 * experiment.plan.time_ps / 1e12
             switches = stack.enter_context(Switches(sorted(between)))
-            self._workers = stack.enter_context(Workers([NPU_COMMAND] * len(npus), "0.0.0.0", silence))
+            self._workers = stack.enter_context(Workers([NPU_COMMAND] * len(npus), silence))
             memory, inplace = self._memory, self._data.call.inplace
             steps = experiment.file.operands(inplace=inplace).count
-            call = Call(
-                experiment.elements, ELEMENT.name, self._data.op, inplace, max(1, *steps), _capacity(experiment.program)
-            )
-            ports = self._workers.load(experiment.file, call)
+            capacity = MESSAGES_IN_FLIGHT[experiment.program.protocol]
+            call = Call(experiment.elements, ELEMENT.name, self._data.op, inplace, max(1, *steps), capacity)
+            ports = self._workers.load(experiment.file, call, "0.0.0.0")
             pids = {npu: worker.pid for npu, worker in zip(npus, self._workers.processes, strict=True)}
             pids |= {device: process.pid for device, process in switches.processes.items()}
             self._network = EmulatedNetwork(experiment.network, pids)
@@ -219,8 +219,8 @@ class Laboratory:
             finally:
                 ended.set()
             after = _cpu_times()
-        moments = _moments_of_steps(self._experiment.file, answers, start)
-        raise_if_lost(self._experiment, answers, *moments)
+        queued, begun, arrived = _moments_of_steps(self._experiment.file, answers, start)
+        raise_if_lost(self._experiment, answers, queued, arrived)
         seconds = max(values["ended"] for values, _ in answers) - start
         if failure and taken and not taken.result():
             link = self._experiment.network.shown_link(failure.link)
@@ -234,7 +234,7 @@ class Laboratory:
         for rank in range(self._experiment.file.ranks):
             self._data.compare_output(0, rank)
         busy, total = (late - early for late, early in zip(after, before, strict=True))
-        return Measurement(seconds, bool(self._data.wrong), busy / max(1, total), *moments)
+        return Measurement(seconds, bool(self._data.wrong), busy / max(1, total), queued, begun, arrived)
 
     def _take_away(self, failure: Failure, start: float, ended: threading.Event) -> bool:
         """Take the link away at its time. Returns False if the run ended before. Raises CheckFailed (X0211)."""
@@ -245,7 +245,7 @@ class Laboratory:
 
 
 def raise_if_lost(
-    experiment: Experiment, answers: Sequence[Answer], queued: Float64Array, _: object, arrived: Float64Array
+    experiment: Experiment, answers: Sequence[Answer], queued: Float64Array, arrived: Float64Array
 ) -> None:
     """Raise CheckFailed (X0209) if a rank failed, (X0212) if messages were queued and did not arrive.
 
@@ -271,10 +271,6 @@ def raise_if_lost(
     sender, receiver, _ = ends[sends[first]]
     what = f"what rank {sender} sent to rank {receiver} at {queued[first]:.3f} s did not arrive"
     raise CheckFailed(Diagnostic("X0212", f"link {names} carries nothing: {what}"))
-
-
-def _capacity(program: Program) -> int:
-    return MESSAGES_IN_FLIGHT[program.protocol]
 
 
 def _moments_of_steps(file: RunProgram, answers: Sequence[Answer], at: float) -> tuple[Float64Array, ...]:

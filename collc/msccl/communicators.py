@@ -13,6 +13,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.ten.arrays import BoolArray, Int32Array
+from collc.ten.compaction import renumber_network
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
@@ -97,16 +98,7 @@ def _renumber(network: Network, members: Int32Array, number_of: Int32Array) -> N
     switches = tuple(family for family in network.families if family.first >= network.npu_count)
     present = network.present.copy()
     present[: network.npu_count] = np.arange(network.npu_count) < len(members)
-    return replace(
-        network,
-        families=(*names, *switches),
-        present=present,
-        source=number_of[network.source],
-        target=number_of[network.target],
-        axes=(),
-        link_axis=np.empty(0, np.int8),
-        endpoint=network.endpoint[order] if len(network.endpoint) else network.endpoint,
-    )
+    return replace(renumber_network(network, number_of), families=(*names, *switches), present=present)
 
 
 def _relays_outside(module: Module, rows: Transfers) -> Int32Array:

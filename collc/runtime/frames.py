@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Any
 
 
@@ -23,3 +25,10 @@ def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     if len(data) < values["bytes"]:
         raise EOFError
     return values, data
+
+
+def starts(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """The values of the frames that start runs, until the other end is gone."""
+    with suppress(EOFError):
+        while True:
+            yield read_frame(stream)[0]

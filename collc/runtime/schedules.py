@@ -19,6 +19,19 @@ class ScheduleError(RuntimeError):
     """A call that failed: a rank that is gone, or whose message did not come in time."""
 
 
+def files_in(folder: Path) -> list[Path]:
+    """The run files of a folder and of the folders in it, in order of their names."""
+    return sorted(folder.rglob("*.run"))
+
+
+def program_in(data: bytes, path: Path) -> RunProgram:
+    """The program of a run file. Raises ValueError, with its name, for a damaged one."""
+    try:
+        return RunProgram.from_bytes(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
 @dataclass(frozen=True, eq=False)
 class Schedules:
     """The run files of a folder, for one group. rank, ranks: of this process, and how many there are. npus: the names
@@ -50,12 +63,9 @@ class Schedules:
         digest = hashlib.sha256()
         if folder is not None and not folder.is_dir():
             raise FileNotFoundError(f"no folder of schedules: {folder}")
-        for path in sorted(folder.rglob("*.run")) if folder is not None else ():
+        for path in files_in(folder) if folder is not None else ():
             data, name = path.read_bytes(), path.relative_to(folder or path).as_posix()
-            try:
-                files.append((name, RunProgram.from_bytes(data)))
-            except ValueError as error:
-                raise ValueError(f"{path}: {error}") from error
+            files.append((name, program_in(data, path)))
             digest.update(name.encode() + data[:HEAD_BYTES])
         return Schedules(tuple(files), digest.hexdigest(), rank, ranks, () if nameless else tuple(npus))
 

@@ -210,7 +210,7 @@ class TcpTransport:
 
 
 def _connect(route: Route, seconds: float) -> socket.socket:
-    link = socket.create_connection((route.host, route.port), seconds, (route.source, 0))
+    link = socket.create_connection((route.host, route.port), seconds, (route.source, 0) if route.source else None)
     if route.buffer:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, route.buffer)
     return link

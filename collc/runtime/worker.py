@@ -11,15 +11,13 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.runtime.data import Memory, StepData
-from collc.runtime.frames import read_frame, write_frame
+from collc.runtime.frames import read_frame, starts, write_frame
 from collc.runtime.rank_program import OPS, Call, RankProgram
 from collc.runtime.replay import Blocked, Interpreter
 from collc.runtime.run_program import RunProgram
@@ -53,13 +51,6 @@ def execute(
             interpreter.depart(connection, count)
 
 
-def _starts(commands: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """The frames that start a run, until the starter closes the pipe."""
-    with suppress(EOFError):
-        while True:
-            yield read_frame(commands)[0]
-
-
 def main() -> None:
     """Execute one program, as often as the starter says."""
     commands, answers = sys.stdin.buffer, sys.stdout.buffer
@@ -74,7 +65,7 @@ def main() -> None:
             transport = TcpTransport(program, listener, routes, bytes.fromhex(values["token"]), seconds)
         initial = np.frombuffer(data, call.dtype).reshape(program.slots, call.elements)
         write_frame(answers, {"connected": True})
-        for start in _starts(commands):
+        for start in starts(commands):
             memory = initial.copy()
             transport.moments.clear()
             time.sleep(max(0.0, start["at"] - time.monotonic()))

@@ -24,7 +24,9 @@ def order_of(program: RunProgram, devices: Sequence[Any]) -> list[Any]:
     wanted = _grid([tuple(int(index) for index in re.findall(r"\d+", name)) for name in program.npus])
     device_at = dict(zip(places, devices, strict=True))
     if len(device_at) < len(devices) or device_at.keys() != set(wanted):
-        own, other = (" x ".join(str(max(axis) + 1) for axis in zip(*grid, strict=True)) for grid in (places, wanted))
+        own, other = (
+            " x ".join(str(max(axis) + 1) for axis in zip(*grid, strict=True)) or "1" for grid in (places, wanted)
+        )
         raise ValueError(f"the TPUs are a grid of {own}, the NPUs of {program.name} one of {other}")
     size = [max(axis) + 1 for axis in zip(*wanted, strict=True)]
     ends: list[tuple[int, int]] = program.connections.key[:, :2].tolist()

@@ -1,4 +1,4 @@
-"""Networks and demands without the devices that were removed: the others get consecutive numbers and keep their names.
+"""Networks and demands whose devices have other numbers; without those that were removed, the others keep their names.
 
 What is left of a cluster without one of its nodes is a cluster with a symmetry of its own.
 """
@@ -14,30 +14,40 @@ from collc.ten.demand import ChunkPattern, ChunkTable, Demand, FamilyRuns, Holde
 from collc.ten.network import DeviceFamily, Network
 
 
+def renumber_network(network: Network, number: Int32Array) -> Network:
+    """The network whose devices have other numbers, which are called what the devices of these numbers were; links
+    keep theirs. number: int32[devices], NPUs first, -1 for those that are left out.
+    """
+    left = np.flatnonzero(number >= 0)
+    old = left[np.argsort(number[left])]
+    npus = old[old < network.npu_count]
+    switches = old[len(npus) :] - network.npu_count
+    return replace(
+        network,
+        npu_count=len(npus),
+        present=network.present[old],
+        buffers=network.buffers[switches],
+        multicast=network.multicast[switches],
+        reduces=network.reduces[switches],
+        source=number[network.source],
+        target=number[network.target],
+        axes=(),
+        link_axis=np.empty(0, np.int8),
+        endpoint=network.endpoint[npus] if network.has_endpoints else network.endpoint,
+        removed=number[network.removed],
+    )
+
+
 def without_removed_devices(network: Network) -> tuple[Network, Int32Array]:
     """(the network, int32[devices]: the new number of each device, -1 if it was removed). Links keep their numbers."""
-    present, n = network.present, network.npu_count
+    present = network.present
     number = np.where(present, np.cumsum(present) - 1, -1).astype(np.int32)
     families = tuple(
         DeviceFamily(network.device_name(device), (), int(number[device]), (), (label,) if label else ())
         for device in np.flatnonzero(present).tolist()
         for label in (network.real_name(device),)
     )
-    compact = replace(
-        network,
-        npu_count=len(network.npus),
-        families=families,
-        present=present[present],
-        buffers=network.buffers[present[n:]],
-        multicast=network.multicast[present[n:]],
-        reduces=network.reduces[present[n:]],
-        source=number[network.source],
-        target=number[network.target],
-        axes=(),
-        link_axis=np.empty(0, np.int8),
-        endpoint=network.endpoint[present[:n]] if network.has_endpoints else network.endpoint,
-        removed=np.empty((0, 2), np.int32),
-    )
+    compact = replace(renumber_network(network, number), families=families, removed=np.empty((0, 2), np.int32))
     return compact, number
 
 

@@ -190,6 +190,7 @@ def unwound(network: Network, degree: int = 1, *, joined: bool = False) -> Netwo
         kinds=tuple(kinds),
         link_axis=network.link_axis[origin] if network.axes else network.link_axis,
         unwound=True,
+        removed=network.removed[(network.removed < n).all(axis=1)],
     )
 
 

@@ -212,6 +212,27 @@ def test_a_deadline_gives_the_best_so_far_and_goes_on_behind() -> None:
         assert (answer.final, answer.origin) == (True, "cache")
 
 
+def test_schedules_on_unwound_switches_are_renamed() -> None:
+    lines = "".join(f"link n[{i}] <-> s[{k}] (bandwidth: 50GiB/s, latency: 1us)\n" for i in range(4) for k in range(2))
+    head = f"topology t {{ npu n[4] switch s[2] (multicast: false, reduce: false) {lines} }}\n"
+    service = PlanningService.of(SourceFile("p", head), "t", 1 << 28, None)
+    request = {"collective": "all_reduce", "size": "4MiB", "chunks": 1}
+    for dead in ("n[2] <-> s[1]", "n[1] <-> s[0]"):
+        answer = service.answer(request_of({**request, "dead": dead}))
+        assert answer.module.network.unwound
+        assert answer.request.renaming.devices is not None
+        assert verify_schedule(answer.module).ok
+    service.close()
+
+
+def test_sizes_of_an_all_to_allv_are_a_matrix(planner: collc.Planner) -> None:
+    answer = planner.plan("all_to_allv", npus=np.array([4, 2]), sizes=[[0, "3MiB"], [1500, 0]])
+    assert verify_schedule(answer.module).ok
+    run, rows = answer.module.demand.runs[0], answer.module.transfers()
+    sent = {npu: int(rows.size_bytes[rows.source == npu].sum()) for npu in run.group.tolist()}
+    assert sent == {4: 3 << 20, 2: 1500}
+
+
 def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner) -> None:
     beside = [{"collective": "all_gather", "npus": [1, 4], "size": "2MiB", "chunks": 1}]
     answer = planner.plan("all_gather", npus=[0, 3], size="2MiB", chunks=1, beside=beside)
@@ -238,10 +259,15 @@ def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner)
         ("all_gather", {"size": "1MiB", "npus": [0, 99]}, "NPU 99 does not exist"),
         ("all_gather", {"size": "1MiB", "npus": [1, 1]}, "different members"),
         ("all_gather", {"size": "1MiB", "npus": "01"}, "a list of numbers"),
+        ("all_gather", {"size": "1MiB", "npus": np.array([[0, 1], [2, 3]])}, "a list of numbers"),
+        ("all_to_allv", {"sizes": [1, 2]}, "a list of sizes"),
+        ("all_to_allv", {"sizes": [[[[1]]]]}, "a size"),
+        ("all_to_allv", {"npus": [0, 1], "sizes": [[0, -1], [0, 0]]}, "a size"),
         ("all_gather", {"size": "1MiB", "dead": ["a\nb"]}, "the name of a part"),
         ("all_gather", {"size": "1MiB", "dead": "npu[9, 9]"}, "no parts with these indices"),
         ("all_gather", {"size": "1MiB", "dead": "npu[0, *] <-> npu[1, 0]"}, "is one device, not 3"),
-        ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] <-> npu[1, 1]"}, "has no link npu[0, 0] <-> npu[1, 1]"),
+        ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] <-> npu[1, 1]"}, "no link npu[0, 0] <-> npu[1, 1]"),
+        ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] -> npu[0, 0]"}, "has no link npu[0, 0] -> npu[0, 0]"),
         ("all_gather", {"size": "1MiB", "within": 10**400}, "within"),
         ("all_gather", {"size": "1MiB", "within": f"{10**400}s"}, "within"),
         ("all_gather", {"size": "1MiB", "runtime": "exe"}, "runtime"),

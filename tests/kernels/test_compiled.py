@@ -55,6 +55,21 @@ def test_inlined_functions_give_the_same():
     assert compile_kernel(_next_of_each)(np.array(values)) == _next_of_each(values) == 293
 
 
+def _plus(value, more):
+    return value + more
+
+
+def _twice_plus(value, more):
+    return _plus(value, 3) + _plus(value, more)
+
+
+def test_a_constant_argument_takes_the_code_for_any_number(tmp_path, monkeypatch):
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))  # so that it compiles
+    twice = compile_kernel(_twice_plus)
+    assert twice(1, 2) == 7
+    assert len(twice.py_func.__globals__["_plus"].signatures) == 1
+
+
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])
 def test_sets_of_words(count):
     bits = np.random.default_rng(count).random((5, count)) < 0.5

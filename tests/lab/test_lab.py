@@ -18,7 +18,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from collc.application.lab.lab import run_lab
+from collc.application.lab.lab import LabSettings, run_lab
 from collc.application.simulate.simulating import compiled_module
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
 from collc.command.cli import main
@@ -147,7 +147,7 @@ def test_a_rank_that_failed_is_not_a_broken_link(program):
         ((waits, waits, waits, waits), "X0212.*carries nothing: what rank 0 sent to rank 1 at 0.500 s did not arrive"),
     ]:
         with pytest.raises(CheckFailed) as raised:
-            raise_if_lost(own, [(values, b"") for values in answers], queued, queued, arrived)
+            raise_if_lost(own, [(values, b"") for values in answers], queued, arrived)
         (found,) = raised.value.diagnostics
         assert re.match(error, f"{found.code} {found.message}")
 
@@ -183,12 +183,39 @@ def test_machines_without_networks(monkeypatch, program):
     with pytest.raises(UsageError, match="needs programs that are missing: install iproute2"):
         run_lab(program, None, lambda *_: None)  # pyright: ignore[reportArgumentType]
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(emulated_network, "_OWN_NAMESPACE", ("sh", "-c", "echo not permitted >&2; exit 1"))
+    monkeypatch.setattr(emulated_network, "NPU_COMMAND", ("sh", "-c", "echo not permitted >&2; exit 1"))
     with pytest.raises(UsageError, match="may not make network namespaces: not permitted"):
         check_machine()
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(UsageError, match="needs Linux, and this is darwin"):
         check_machine()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rate", "message"),
+    [
+        ("alone", 10**6, "'alone' sends nothing"),
+        ("part", 10**6, "runs one collective of all NPUs in their order, and 'part' has one of a group"),
+        ("both", 10**6, "runs one collective of all NPUs in their order, and 'both' has 2 collectives"),
+        ("whole", 1, "the times of the lab exceed 64 bits"),
+    ],
+)
+def test_schedules_that_the_lab_does_not_run(tmp_path, monkeypatch, schedule, rate, message):
+    path = tmp_path / "p.coll"
+    path.write_text("""
+import std.topologies
+import std.collectives
+topology one { npu n }
+topology r = ring(4, bandwidth: 50GiB/s, latency: 0.5us)
+schedule alone on one { run all_reduce(one.npus, size: 1MiB) }
+schedule part on r { run all_reduce([r.npu[0], r.npu[1]], size: 1MiB) }
+schedule both on r { run all_gather(r.npus, size: 1MiB)  run broadcast(r.npus, root: 0, size: 1MiB) }
+schedule whole on r { run all_gather(r.npus, size: 1MiB) }
+""")
+    monkeypatch.setattr("collc.application.lab.lab.check_machine", lambda: None)
+    with pytest.raises(UsageError, match=message) as raised:
+        run_lab(path, LabSettings(schedule, rate=Fraction(rate)), lambda *_: None)
+    assert raised.value.diagnostics[0].code == "X0215"
 
 
 def test_routes_lead_along_the_links_of_a_path_in_both_directions(monkeypatch):

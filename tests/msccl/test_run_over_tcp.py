@@ -11,11 +11,13 @@ import sys
 import pytest
 
 from collc.base.diagnostics import CheckFailed, UsageError
+from collc.lab.emulated_network import NPU_COMMAND
 from collc.msccl.check.symbolic import call_of
 from collc.msccl.running import over_tcp
 from collc.msccl.running.run_file import _load, run_file
 from collc.runtime import tcp
 from collc.runtime.rank_program import Call, RankProgram
+from tests.lab.test_lab import needs_a_lab
 
 from .programs import GOOD, exchange, ring_all_reduce, write
 
@@ -120,6 +122,21 @@ def test_a_message_that_is_too_long_is_refused(tmp_path):
         theirs.sendall(tcp.HEADER.pack(2**40))
         with pytest.raises(tcp.LinkError, match="1099511627776 bytes"):
             incoming.read()
+
+
+@needs_a_lab
+def test_connections_to_different_ranks_share_ports_of_the_sender():
+    """In a namespace with 20 ports for senders: 40 connections to four receivers."""
+    code = """
+import socket
+from collc.runtime.tcp import Route, _connect
+open("/proc/sys/net/ipv4/ip_local_port_range", "w").write("40000 40019")
+listeners = [socket.create_server(("127.0.0.1", port)) for port in range(5000, 5004)]
+links = [_connect(Route("127.0.0.1", 5000 + number % 4, "", 0), 1.0) for number in range(40)]
+print(len(links))
+"""
+    command = [*NPU_COMMAND, "sh", "-c", 'ip link set lo up && exec "$0" "$@"', sys.executable, "-c", code]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "40\n"
 
 
 def test_the_worker_loads_no_compiler():

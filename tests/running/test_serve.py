@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import collc
@@ -103,6 +104,8 @@ def test_answers_are_those_of_the_planner(client: collc.Client) -> None:
     again = client.plan(**ASK, npus=[0, 7, 6], runtime="msccl")
     assert (again.origin, again.read_file()) == ("renamed", answer.read_file())
     assert client.plan(**ASK, npus=npus, within="20s").time_ps > 0
+    beside = [{**ASK, "npus": np.array([1, 2])}]
+    assert len(client.plan(**ASK, npus=np.array([5, 4]), beside=beside).ranks) == 2
     assert 'collc_answers_total{origin="renamed"}' in client.metrics()
 
 
@@ -125,6 +128,8 @@ def test_errors_are_those_of_the_planner(client: collc.Client) -> None:
         (ASK | {"npus": [0, 99]}, "NPU 99"),
         (ASK | {"dead": "npu[9]"}, "no parts"),
         (ASK | {"within": "soon"}, "within"),
+        (ASK | {"npus": "01"}, "a list of numbers"),
+        (ASK | {"npus": [0.0, 1.0]}, "a list of numbers"),
     ):
         with pytest.raises(collc.UsageError) as caught:
             client.plan(**wrong)

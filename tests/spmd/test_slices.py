@@ -44,6 +44,13 @@ def test_another_grid(devices):
         order_of(program(1, 2, 4), devices)
 
 
+def test_npus_without_indices():
+    named = program(1, 1, 2)
+    named.npus = ("first", "second")
+    with pytest.raises(ValueError, match=r"the TPUs are a grid of 2, the NPUs of sum one of 1$"):
+        order_of(named, chips(2, 1, 1))
+
+
 @pytest.mark.parametrize("link", [(0, 5), (0, 2)])
 def test_a_message_that_is_no_hop(link):
     order_of(program(1, 2, 5, (0, 4)), chips(5, 2, 1))

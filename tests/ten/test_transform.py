@@ -30,6 +30,11 @@ def kind(latency: int | None, bandwidth: int | None) -> LinkKind:
     return LinkKind(latency, None if bandwidth is None else Fraction(bandwidth))
 
 
+def test_no_removed_link_of_an_unwound_network_ends_at_a_switch() -> None:
+    lines = [(0, 1), *((npu, 3) for npu in range(3)), *((3, npu) for npu in range(3))]
+    assert unwound(remove_parts(network(3, lines, switches=1), [], [0, 1, 4])).removed.tolist() == [[0, 1]]
+
+
 def test_each_npu_is_linked_to_the_next_ones() -> None:
     net = unwound(switched(4, kind(5, 60)), 2)
     expected = [(i, (i + d) % 4, (10, 30)) for i in range(4) for d in (1, 2)]

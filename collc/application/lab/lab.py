@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
@@ -21,10 +20,11 @@ from collc.base.atomic_files import write_file
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, UsageError
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, percent, shown_bytes, shown_rate
-from collc.base.wording import SHOWN, plural
+from collc.base.wording import SHOWN, did_you_mean, in_short, plural
 from collc.lab.emulated_network import check_machine
 from collc.lab.gloo import measure_gloo, why_no_gloo
 from collc.lab.laboratory import Experiment, Failure, Laboratory, Measurement, reroute
+from collc.msccl.communicators import communicators_of
 from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Profile
 from collc.msccl.program import Program
@@ -172,16 +172,21 @@ class LabReport:
 def run_lab(path: Path, settings: LabSettings, progress: Progress) -> LabReport:
     """Run a schedule of a program on an emulated network.
 
-    Raises UsageError (X0210) if this machine cannot make one, (X0213) for an unknown link, CheckFailed (X0211) if the
-    network cannot be made, (X0212) if a link carries nothing, (X0214) if the run ends before the link is taken away,
-    and what the compilation and the lowering raise.
+    Raises UsageError (X0210) if this machine cannot make one, (X0213) for an unknown link, (X0215) for a schedule that
+    cannot run there, CheckFailed (X0211) if the network cannot be made, (X0212) if a link carries nothing, (X0214) if
+    the run ends before the link is taken away, and what the compilation and the lowering raise.
     """
     check_machine()
     progress(None, "compiling the schedule")
     module, network = compiled_module(path, settings.schedule, settings.definitions)
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to run"))
-    own = Experiment.of_seconds(*_lower(module, network), settings.rate, settings.seconds)
+    _check_schedule(module)
+    try:
+        own = Experiment.of_seconds(*_lower(module, network), settings.rate, settings.seconds)
+    except OverflowError as error:
+        hint = "choose a higher --rate, or fewer --seconds"
+        raise UsageError(Diagnostic("X0215", "the times of the lab exceed 64 bits", hint=hint)) from error
     failure = None if settings.fail is None else Failure(_link_named(own, settings.fail), settings.at)
     progress(None, "measuring the schedule")
     results = [_measure(module.algorithm or "this schedule", own, settings.runs, failure)]
@@ -194,6 +199,17 @@ def run_lab(path: Path, settings: LabSettings, progress: Progress) -> LabReport:
     if settings.output is not None:
         write_page(path.name, report, settings.output)
     return report
+
+
+def _check_schedule(module: Module) -> None:
+    """Raise UsageError (X0215) for a schedule that is not of one collective of all NPUs, or sends nothing."""
+    if [communicator.run for communicator in communicators_of(module.network, module.demand)] != [None]:
+        runs = len(module.demand.runs)
+        what = "one of a group" if runs == 1 else plural(runs, "collective")
+        text = f"'collc lab' runs one collective of all NPUs in their order, and '{module.name}' has {what}"
+        raise UsageError(Diagnostic("X0215", text, hint="write a schedule of it alone, on a network of its NPUs"))
+    if not module.schedule:
+        raise UsageError(Diagnostic("X0215", f"'{module.name}' sends nothing: there is nothing to measure"))
 
 
 def write_page(title: str, report: LabReport, output: Path) -> None:
@@ -221,11 +237,12 @@ def _textbook(
 ) -> Iterator[LabResult]:
     """The textbook algorithms that the runtime can express, on as many bytes over the same links."""
     for other in simulated_alternatives(module, module.network, progress):
+        if other.module is None:
+            yield LabResult(other.name, reason=other.reason)
+            continue
         try:
-            if other.module is None:
-                raise CheckFailed(Diagnostic("S0201", other.reason))
             program, scheduled = _lower(other.module, network)
-            elements = own.elements * own.file.chunks_per_loop // program.chunks_per_loop
+            elements = max(1, own.elements * own.file.chunks_per_loop // program.chunks_per_loop)
             yield _measure(other.name, Experiment.of(program, scheduled, own.share, elements), settings.runs)
         except CollcError as error:
             yield LabResult(other.name, reason=_reason_of(error))
@@ -250,8 +267,7 @@ def _link_named(experiment: Experiment, text: str) -> int:
     names = {experiment.network.link_name(link): link for link in used}
     wanted = " ".join(text.removeprefix("link ").split())
     if wanted not in names:
-        near = get_close_matches(wanted, names, 1, 0) or list(names)
-        hint = f"did you mean '{near[0]}'?"
+        hint = did_you_mean(wanted, names, f"it uses {in_short(list(names))}")
         raise UsageError(Diagnostic("X0213", f"the schedule uses no link '{wanted}'", hint=hint))
     return names[wanted]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -51,17 +51,15 @@ def use_of_measurement(experiment: Experiment, run: Measurement) -> LinkUse:
     plan = use_of_simulation(experiment.plan)
     begin, arrive = _picoseconds(run.begun)[plan.item], _picoseconds(run.arrived)[plan.item]
     order = np.argsort(begin, kind="stable")
-    return LinkUse(
-        network=plan.network,
+    return replace(
+        plan,
         link=plan.link[order],
         begin=begin[order],
         free=arrive[order],
         arrive=arrive[order],
         size=plan.size[order],
         item=plan.item[order],
-        item_name=plan.item_name,
         owner=plan.owner[order],
-        owners=plan.owners,
         reduce=plan.reduce[order],
         kept=plan.kept[order],
         time=round(run.seconds * 1e12),

@@ -13,7 +13,7 @@ from collc.application.planner.plan_store import PlanFacts, StoredPlan
 from collc.application.planner.requests import CanonicalRequest
 from collc.base.units import format_time, percent
 from collc.ten.arrays import Int32Array
-from collc.ten.compaction import renumber_demand
+from collc.ten.compaction import renumber_demand, renumber_network
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -116,31 +116,15 @@ def rename_module(module: Module, devices: Int32Array) -> Module:
 
     Links, ranks and chunks keep their numbers, so that transfers stay as they are.
     """
-    network = rename_network(module.network, devices)
+    network = _rename_network(module.network, devices)
     assert module.schedule is not None
     schedule = _rename_schedule(module.schedule, devices)
     return replace(module, network=network, demand=renumber_demand(module.demand, devices), schedule=schedule)
 
 
-def rename_network(network: Network, devices: Int32Array) -> Network:
+def _rename_network(network: Network, devices: Int32Array) -> Network:
     """The network with its devices renamed. Switches may have been replaced by links, so that there are fewer."""
-    n, count = network.npu_count, network.device_count
-    devices = devices[:count]
-    back = np.argsort(devices)
-    switches = back[n:] - n
-    return replace(
-        network,
-        present=network.present[back],
-        buffers=network.buffers[switches],
-        multicast=network.multicast[switches],
-        reduces=network.reduces[switches],
-        source=devices[network.source],
-        target=devices[network.target],
-        axes=(),
-        link_axis=np.empty(0, np.int8),
-        endpoint=network.endpoint[back[:n]] if network.has_endpoints else network.endpoint,
-        removed=devices[network.removed],
-    )
+    return renumber_network(network, devices[: network.device_count])
 
 
 def _rename_schedule(schedule: Schedule, devices: Int32Array) -> Schedule:
@@ -158,7 +142,7 @@ def _rename_schedule(schedule: Schedule, devices: Int32Array) -> Schedule:
         factored = _rename_schedule(schedule.factored, devices)
         if isinstance(factored, FactoredSchedule):
             numbers = _rename_numbers(schedule.numbers, devices)
-            return replace(schedule, whole=rename_network(schedule.whole, devices), factored=factored, numbers=numbers)
+            return replace(schedule, whole=_rename_network(schedule.whole, devices), factored=factored, numbers=numbers)
     return RowSchedule(schedule.model, schedule.transfers)
 
 

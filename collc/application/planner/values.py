@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from operator import index
 from typing import Any, Final, cast
 
 from collc.application.planner.requests import GroupRun, PlanRequest
@@ -45,28 +46,36 @@ def _integer(name: str, value: object) -> str:
     return str(value)
 
 
-def _numbers(name: str, value: object) -> str:
-    """A list of whole numbers, or of such lists."""
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_numbers(name, each) for each in cast('Sequence[object]', value))}]"
-    return _integer(name, value)
+def _size(name: str, value: object, least: int = 1) -> str:
+    size = quantity_in(value, Dimension.BYTES) if isinstance(value, str) else value if isinstance(value, int) else None
+    if size is None or isinstance(value, bool) or size.denominator != 1 or not least <= size < 2**60:
+        raise _fail(name, "a size, as 1GiB or a number of bytes,", value)
+    return format_bytes(int(size))
+
+
+def _elements(name: str, expected: str, value: object) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise _fail(name, expected, value)
+    return cast("Sequence[object]", value)
 
 
 def _text_of(name: str, kind: str, value: object) -> str:
     """The value of a parameter as text of `.coll`. kind: its type. Raises UsageError U0163."""
     if kind == "bytes":
-        size = quantity_in(value, Dimension.BYTES) if isinstance(value, str) else value if isinstance(value, int) else 0
-        if size is None or isinstance(value, bool) or size.denominator != 1 or not 0 < size < 2**60:
-            raise _fail(name, "a size, as 1GiB or a number of bytes,", value)
-        return format_bytes(int(size))
+        return _size(name, value)
     if kind == "string":
         if not isinstance(value, str) or not _WORD.fullmatch(value):
             raise _fail(name, "a word", value)
         return f'"{value}"'
-    if kind == "int":
-        return "auto" if value == "auto" and name == "chunks" else _integer(name, value)
-    text = _numbers(name, value)
-    return f"{{{text[1:-1]}}}" if kind == "set" and text.startswith("[") else text
+    if kind == "list":  # of all_to_allv: what each member sends to each one
+        rows = [
+            f"[{', '.join(_size(name, size, 0) for size in _elements(name, 'a list of sizes', row))}]"
+            for row in _elements(name, "a list of lists of sizes", value)
+        ]
+        return f"[{', '.join(rows)}]"
+    if kind == "set" and isinstance(value, list | tuple):
+        return f"{{{', '.join(_integer(name, each) for each in cast('Sequence[object]', value))}}}"
+    return "auto" if value == "auto" and name == "chunks" else _integer(name, value)
 
 
 def run_of(values: Mapping[str, Any]) -> GroupRun:
@@ -92,14 +101,17 @@ def run_of(values: Mapping[str, Any]) -> GroupRun:
 
 
 def _group(npus: object) -> tuple[int, ...]:
-    members = [*cast("Sequence[Any]", npus)] if hasattr(npus, "__iter__") and not isinstance(npus, str | dict) else None
-    if members is None:
+    if not isinstance(npus, Iterable) or isinstance(npus, str | dict):
         raise _fail("npus", "a list of numbers", repr(cast("object", npus)))
-    plain = [getattr(member, "item", lambda member=member: member)() for member in members]
-    wrong = [member for member in plain if not isinstance(member, int) or isinstance(member, bool)]
-    if wrong:
-        raise _fail("npus", "a list of numbers", wrong[0])
-    return tuple(plain)
+    members: list[int] = []
+    for member in cast("Iterable[Any]", npus):
+        try:
+            members.append(index(member))
+        except TypeError:
+            raise _fail("npus", "a list of numbers", member) from None
+        if isinstance(member, bool):
+            raise _fail("npus", "a list of numbers", member)
+    return tuple(members)
 
 
 def seconds_of(within: object) -> float | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import get_args
 
+from collc.application.planner.answers import Origin
 from collc.application.planner.plan_store import PlanFacts
 from collc.application.planner.values import RUNTIMES, parameters
 from collc.ten.link_model import LinkModel
@@ -58,7 +60,7 @@ def answer_schema() -> Schema:
     """The schema of an answer."""
     keys: dict[str, Schema] = {
         "key": {"type": "string"},
-        "origin": {"enum": ["cache", "renamed", "patched", "new"]},
+        "origin": {"enum": [*get_args(Origin)]},
         "final": {"type": "boolean"},
         **{fact.name: _OF_FACT[str(fact.type)] for fact in fields(PlanFacts)},
         "ranks": {"type": "array", "items": _RANKS},

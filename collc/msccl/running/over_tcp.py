@@ -74,8 +74,8 @@ def run_over_tcp(program: RunProgram, data: RunData, merge: int, capacity: int) 
     memory, inplace = data.memory, data.call.inplace
     call = Call(memory.shape[1], memory.dtype.name, data.op, inplace, merge, capacity)
     memories = np.split(memory, memory_bounds(program, inplace=inplace)[1:-1].tolist())
-    with Workers([()] * len(memories), HOST, SILENCE_SECONDS) as workers:
-        ports = workers.load(program, call)
+    with Workers([()] * len(memories), SILENCE_SECONDS) as workers:
+        ports = workers.load(program, call, HOST)
         ends = program.connections.key.tolist()
         workers.connect([Route(HOST, ports[receiver], "", 0) for _, receiver, _ in ends], memories)
         answers = workers.execute()
@@ -97,16 +97,12 @@ class Workers:
     processes: by rank.
     """
 
-    def __init__(
-        self, prefixes: Sequence[Sequence[str]], host: str, seconds: float, module: str = "collc.runtime.worker"
-    ) -> None:
-        """prefixes: for each rank, the words before the command of its process. host: the address at which they listen.
-        seconds: how long they wait for a message. module: what they execute.
+    def __init__(self, prefixes: Sequence[Sequence[str]], seconds: float, module: str = "collc.runtime.worker") -> None:
+        """prefixes: for each rank, the words before the command of its process. seconds: how long they wait for a
+        message. module: what they execute.
         """
-        self._host, self._seconds = host, seconds
-        self.processes: list[subprocess.Popen[bytes]] = []
-        for prefix in prefixes:
-            self.processes.append(_start_worker(prefix, module))
+        self._seconds = seconds
+        self.processes: list[subprocess.Popen[bytes]] = [_start_worker(prefix, module) for prefix in prefixes]
 
     def __enter__(self) -> Self:
         return self
@@ -116,9 +112,12 @@ class Workers:
             process.kill()
             process.communicate()
 
-    def load(self, program: RunProgram, call: Call) -> list[int]:
-        """Give them a program. Returns their ports. Raises CheckFailed (X0209)."""
-        begin = {"token": secrets.token_hex(16), "seconds": self._seconds, "call": asdict(call), "host": self._host}
+    def load(self, program: RunProgram, call: Call, host: str) -> list[int]:
+        """Give them a program. host: the address at which they listen. Returns their ports.
+
+        Raises CheckFailed (X0209).
+        """
+        begin = {"token": secrets.token_hex(16), "seconds": self._seconds, "call": asdict(call), "host": host}
         file = program.to_bytes()
         answers = self.turn([(begin | {"rank": rank}, file) for rank in range(len(self.processes))])
         raise_if_failed(answers)
@@ -137,7 +136,10 @@ class Workers:
         return self.turn([({"at": at, "moments": moments}, b"") for _ in self.processes])
 
     def turn(self, frames: Sequence[tuple[dict[str, Any], bytes]]) -> list[Answer]:
-        """The answers of all workers; those that say nothing for too long are killed."""
+        """The answers of all workers; those that say nothing for too long after the first one are killed.
+
+        The first one may take as long as it likes: it ends its own waits, for messages and for connections.
+        """
         with ThreadPoolExecutor(len(self.processes)) as pool:
             asked = [pool.submit(_ask, worker, *frame) for worker, frame in zip(self.processes, frames, strict=True)]
             began = time.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -143,9 +142,9 @@ def load_parts(source: SourceFile, name: str | None) -> NamedNetwork:
         chosen = _only_name(context, Path(source.name)) if name is None else name
         network, topology = _named_topology(context, chosen), context.topology_named(chosen)
         assert topology is not None
-        find = partial(PartNames(topology, context).find_text, frame=context.root)
+        names = PartNames(topology, context)
         texts = {path: file.source.text for path, file in loaded.files.items() if file is not loaded.main}
-        return NamedNetwork(chosen, fed_links(network), find, texts)
+        return NamedNetwork(chosen, fed_links(network), lambda text: names.find_text(text, context.root), texts)
 
     return with_tables(source, use)
 

@@ -62,29 +62,30 @@ class PartNames:
         return self._there([part for chosen in self._choose_members(node, frame) for part in self._parts_of(chosen)])
 
     def find_text(self, text: str, frame: Frame) -> list[Part]:
-        """The parts that a text names: as `find_named`, or a link as `gpu[0, 1] -> leaf[1]`, with `<->` in each
-        direction that there is. None of what was removed before. Raises SourceError.
+        """The parts that a text names, as `find_named` does; also the links of two devices, as
+        `gpu[0, 1] <-> leaf[1]`. Raises SourceError.
         """
         for arrow in ("<->", "->"):
             ends = text.split(arrow)
             if len(ends) == 2:
                 source, target = (self._find_end(end, frame) for end in ends)
-                pairs = {(source, target), (target, source)} if arrow == "<->" else {(source, target)}
-                parts = self._there([Part(text, (), tuple(sorted(pairs)))])
-                if not parts and pairs.isdisjoint(map(tuple, self._network.removed.tolist())):
-                    raise fail("E0323", f"'{self._topology.name}' has no link {text.strip()}", _span_of(text))
-                return parts
+                pairs = ((source, target), (target, source)) if arrow == "<->" else ((source, target),)
+                links = self._there([Part(text, (), tuple(sorted(pairs)))])
+                if not links:
+                    names = f" {arrow} ".join(map(self._network.shown_name, (source, target)))
+                    raise fail("E0331", f"'{self._topology.name}' has no link {names}", _place(text))
+                return links
         expression = parse_let(SourceFile("<part>", f"let part = {text.strip()}"))
         if expression is None:
             raise fail("E0331", f"'{text}' is not the name of a part", None, hint="as in: nic[3, 5]")
         return self.find_named(expression, frame)
 
     def _find_end(self, text: str, frame: Frame) -> int:
-        """The device at the end of a link."""
+        """The device that a text names. Raises SourceError."""
         devices = [device for part in self.find_text(text, frame) for device in part.devices]
         if len(devices) != 1:
             message = f"each end of a link is one device, not {len(devices)}"
-            raise fail("E0331", message, _span_of(text), hint="as in: gpu[0, 1] <-> leaf[1]")
+            raise fail("E0331", message, _place(text), hint="as in: gpu[0, 1] <-> leaf[1]")
         return devices[0]
 
     def family(self, name: ex.Identifier) -> list[Part]:
@@ -239,7 +240,8 @@ class PartNames:
         return self._declared[key]
 
 
-def _span_of(text: str) -> Span:
+def _place(text: str) -> Span:
+    """The whole of the name of a part that was typed."""
     return Span(SourceFile("<part>", text), 0, len(text))
 
 

@@ -316,7 +316,7 @@ class Repair:
         return True
 
     def _routes_for(self, owner: int, steps: list[int], other: Route | None) -> Iterator[Route]:
-        """The routes of a block with some steps, and another one if there is one."""
+        """Another route if there is one, and then those of a block with some steps."""
         if other is not None:
             yield other
         for moves in self._other_routes(steps):

@@ -123,8 +123,7 @@ class _Repairer:
         if repair is None or not reroute(repair, network, whole):
             return None
         if len(repair.rows) * repair.count > MOST_LISTED:
-            repair.repair_all()
-            return self._join(self._phase_of(repair))
+            return self._join(self._phase_of(repair) if repair.repair_all() else None)
         listed = list_blocks(repair, network, self._effort)
         return None if listed is None else RowSchedule(self._module.model, self._number_chunks(*listed))
 
