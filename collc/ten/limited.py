@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.endpoint import DEFAULT_MODE, Endpoint, least
-from collc.ten.network import LinkKind, Network, occupied
+from collc.ten.network import LinkKind, Network, occupation_time
 
 
 def with_endpoints(network: Network, endpoints: list[Endpoint]) -> Network:
@@ -181,7 +181,7 @@ class Ports:
     def __len__(self) -> int:
         return len(self.rates)
 
-    def occupancy(self, sizes: Int64Array, duration: Callable[[int, LinkKind], int] = occupied) -> Int64Array:
+    def occupancy(self, sizes: Int64Array, duration: Callable[[int, LinkKind], int] = occupation_time) -> Int64Array:
         """int64[ports + 1, sizes]: how long a transfer of each size occupies each port, in picoseconds.
 
         duration: of a size on a link without latency. The last row is 0, that of the port -1. A port without a rate

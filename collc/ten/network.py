@@ -35,7 +35,7 @@ class LinkKind:
     overhead: int = 0
 
 
-def occupied(size: int, kind: LinkKind) -> int:
+def occupation_time(size: int, kind: LinkKind) -> int:
     """Picoseconds for which a message of some bytes occupies a link with a bandwidth."""
     assert kind.bandwidth is not None
     return kind.overhead + serialization_time(size, kind.bandwidth)
@@ -255,7 +255,7 @@ class Network:
         for kind in self.kinds:
             if kind.bandwidth is None:
                 raise ValueError(f"links of {self.name} have no bandwidth")
-            rows.append([occupied(int(size), kind) for size in sizes])
+            rows.append([occupation_time(int(size), kind) for size in sizes])
         return np.array(rows, np.int64).reshape(len(self.kinds), len(sizes))
 
     @cached_property

@@ -18,7 +18,7 @@ from collc.base.units import decimal, format_time
 from collc.emit.ten import write_ten
 from collc.source.program import CheckRequest, ScheduleRequest
 from collc.ten.module import Module
-from collc.ten.network import occupied
+from collc.ten.network import occupation_time
 
 PROOF_SECONDS: Final = 60.0
 """Time limit of each question to Z3 if the settings have none."""
@@ -180,7 +180,7 @@ def check_durations(request: ScheduleRequest) -> None:
         largest = max(largest, run.chunk_size or int(run.pattern.expand().size.max(initial=0)))
     used: list[int] = np.unique(network.kind).tolist()
     durations = [
-        kind.latency + occupied(largest, kind)
+        kind.latency + occupation_time(largest, kind)
         for kind in map(network.kinds.__getitem__, used)
         if kind.latency is not None and kind.bandwidth is not None
     ]
