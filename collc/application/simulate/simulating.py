@@ -103,7 +103,7 @@ def _simulate(
 ) -> Simulation:
     """The simulation of the tasks of a file. Raises Deadlock and NoRoute, SourceError as `simulate_file` does."""
     try:
-        return simulate(_fed(network, workload.collective), make_tasks(), timing)
+        return simulate(_network_with_traffic(network, workload.collective), make_tasks(), timing)
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
@@ -112,7 +112,7 @@ def _simulate(
         raise no_rates(network) from error
 
 
-def _fed(network: Network, collective: str) -> Network:
+def _network_with_traffic(network: Network, collective: str) -> Network:
     """The network with the memory traffic of a collective over all NPUs; of an All-Reduce if there is no name."""
     if not collective or all(kind.memory is None for kind in network.endpoint_kinds):
         return network
