@@ -8,7 +8,7 @@ arrivals and departures of each chunk at each device, so the schedule stays vali
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -50,19 +50,29 @@ def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> 
     """
     if not len(Ports.of(module.network)):
         return synthesize(module)
+    networks = networks_without_limits(module.network)
+    plans = [lambda network=network: join(synthesize(replace(module, network=network))) for network in networks]
+    best = shortest_retimed(plans, lambda planned: _with_limits(planned, module.network))
+    note = "the times in the notes above ignore the limits of NPUs"
+    return replace(best, notes=(*best.notes, note)) if best.notes else best
+
+
+def shortest_retimed(plans: Iterable[Callable[[], Module]], limited: Callable[[Network], Network]) -> Module:
+    """The shortest of some schedules, with their transfers started anew on networks with limits.
+
+    limited: the network with limits for that of a plan. Raises the first error if no plan can be made and retimed.
+    """
     retimed: list[Module] = []
     failures: list[CollcError] = []
-    for network in networks_without_limits(module.network):
+    for plan in plans:
         try:
-            solved = join(synthesize(replace(module, network=network)))
-            retimed.append(retimed_for_endpoints(solved, _with_limits(solved.network, module.network)))
+            planned = plan()
+            retimed.append(retimed_for_endpoints(planned, limited(planned.network)))
         except CollcError as error:
             failures.append(error)
     if not retimed:
         raise failures[0]
-    best = min(retimed, key=Module.collective_time)
-    note = "the times in the notes above ignore the limits of NPUs"
-    return replace(best, notes=(*best.notes, note)) if best.notes else best
+    return min(retimed, key=Module.collective_time)
 
 
 def networks_without_limits(network: Network) -> list[Network]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.endpoints import point, rows, write_plot
-from collc.base.diagnostics import CollcError, NoSchedule
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import ideal_bound, lower_bound
+from collc.synthesis.endpoints import shortest_retimed
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.endpoint import Endpoint
@@ -156,3 +157,23 @@ def test_an_npu_between_parts_passes_on_what_they_want() -> None:
     assert (ideal.time, ideal.name) == (301 * 10**6, f"the ejection of {middle}{only}")
     round_ = fed_links(with_endpoints(ring(4), [Endpoint(inject=rate)] * 4))
     assert only not in ideal_bound(round_, all_reduce([0, 1, 2, 3], chunk=10**6)).name
+
+
+def test_the_shortest_of_several_plans_is_taken_and_an_error_counts_only_if_all_fail() -> None:
+    free = ring(4, LINK)
+    net = limited(free, Endpoint(Fraction(30 * 10**9)))
+    tasks = [Module("m", free, all_gather(list(range(4)), size, 1), LinkModel.PIPELINED) for size in (MiB, 2 * MiB)]
+    planned = [Invert().run(Synthesize("tacos").run(task, PassContext()), PassContext()) for task in tasks]
+
+    def fails() -> Module:
+        raise CollcError(Diagnostic("S0201", "none"))
+
+    def best_of(*modules: Module) -> int:
+        return shortest_retimed(
+            [fails, *(lambda module=module: module for module in modules)], lambda _: net
+        ).collective_time()
+
+    first, second = map(best_of, planned)
+    assert best_of(*planned) == best_of(*reversed(planned)) == first < second
+    with pytest.raises(CollcError, match="none"):
+        best_of()
