@@ -25,9 +25,6 @@ NEAR_IDEAL: Final = Fraction(99, 100)
 WORTH: Final = Fraction(97, 100)
 """About four times as many chunks must shorten the schedule to this share, or no more are tried."""
 
-FIRST: Final = 2
-"""The first numbers, which are tried in any case: their searches are quick."""
-
 SHORT_PART: Final = Fraction(1, 4)
 """The part of the time limit that each number gets, and of its work that `auto` may spend on each. With all of it, the
 best number was at most 1 % shorter, on 17 programs.
@@ -119,7 +116,7 @@ class ChunkSearch:
             self._try_all([number])
             if not self.tried:
                 continue
-            counts = self.tried[-1].number == number and len(self.tried) > FIRST
+            counts = self.tried[-1].number == number and len(self.tried) > 2  # searches with few chunks are quick
             if self._is_done() or (counts and self.shortest().time > WORTH * before):
                 return
 
