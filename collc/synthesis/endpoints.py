@@ -148,9 +148,21 @@ class _PortOrders:
 
     def best(self) -> list[int] | None:
         """The starts of the shortest schedule found; None if there is none."""
-        seeds = range(_list_count(len(self._given.link)))
-        tries = [self._in_order(), *(PortList(self._given, seed).starts() for seed in seeds)]
-        return min((starts for starts in tries if starts is not None), key=self._end, default=None)
+        lists = self._lists(self._given)
+        if not any(lists):  # such as if two NPUs swap partials: each must start before the other arrives
+            later = [[(other, after) for other, after in wait if after >= 0] for wait in self._waits]
+            lists = [starts for starts in self._lists(replace(self._given, waits=later)) if self._are_kept(starts)]
+        tries = (starts for starts in (self._in_order(), *lists) if starts is not None)
+        return min(tries, key=self._end, default=None)
+
+    def _lists(self, given: PortTransfers) -> list[list[int] | None]:
+        return [PortList(given, seed).starts() for seed in range(_list_count(len(given.link)))]
+
+    def _are_kept(self, start: list[int] | None) -> bool:
+        """Whether all transfers wait as they must."""
+        if start is None:
+            return False
+        return all(start[k] >= start[other] + after for k, wait in enumerate(self._waits) for other, after in wait)
 
     def _in_order(self) -> list[int] | None:
         """The starts if links carry, and NPUs send and receive, in the order of the schedule."""
