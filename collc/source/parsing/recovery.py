@@ -147,9 +147,12 @@ class Recovery:
         return next((v for v in reversed(values) if isinstance(v, Token) and v.kind in _CLOSING), None)
 
     def _levels(self) -> list[int]:
-        """The stack heights at which a statement can begin, that of the innermost body last."""
-        states = self._parser.states[: self._open() + 1]
-        return [height for height, state in enumerate(states) if accepts_statement(self._table.actions[state])]
+        """The stack heights at which the next statement of a body can begin, that of the innermost body last."""
+        states, values = self._parser.states[: self._open() + 1], self._parser.values
+        begins = [height for height, state in enumerate(states) if accepts_statement(self._table.actions[state])]
+        return [
+            height for height in begins if not (height < len(values) and isinstance(values[height], list))
+        ]  # its statements so far
 
     def _head(self, level: int) -> str:
         """The keyword of the statement that began at a stack height; "" if none has begun."""
