@@ -147,12 +147,9 @@ class Recovery:
         return next((v for v in reversed(values) if isinstance(v, Token) and v.kind in _CLOSING), None)
 
     def _levels(self) -> list[int]:
-        """The stack heights at which the next statement of a body can begin, that of the innermost body last."""
-        states, values = self._parser.states[: self._open() + 1], self._parser.values
-        begins = [height for height, state in enumerate(states) if accepts_statement(self._table.actions[state])]
-        return [
-            height for height in begins if not (height < len(values) and isinstance(values[height], list))
-        ]  # its statements so far
+        """The stack heights at which a statement can begin, that of the innermost body last."""
+        states = self._parser.states[: self._open() + 1]
+        return [height for height, state in enumerate(states) if accepts_statement(self._table.actions[state])]
 
     def _head(self, level: int) -> str:
         """The keyword of the statement that began at a stack height; "" if none has begun."""
@@ -337,7 +334,8 @@ class Recovery:
     def _pop_to(self, token: Token) -> bool:
         """Discard the current statement for one that begins here: in this body or, at column 1, in the file."""
         levels = self._levels()
-        for level in levels[-1:] if self._column(token) > 1 else [*levels[-1:], levels[0]]:
+        file = int(isinstance(next(iter(self._parser.values), None), list))  # after its statements so far
+        for level in levels[-1:] if self._column(token) > 1 else [*levels[-1:], file]:
             if self._table.actions[self._parser.states[level]].get(token.text, -1) >= 0:
                 self._parser.cut(level)
                 return True
