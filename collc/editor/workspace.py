@@ -196,7 +196,7 @@ class Workspace:
         path = Path(program.name)
         last, correct = self._evaluated.get(path), self._correct.get(path)
         checked = self._check(program, last, correct)
-        if correct is not None and checked.expansions > MAX_EXPANSIONS:  # those of settled statements are of all edits
+        if correct is not None and checked.expansions > MAX_EXPANSIONS:  # settled statements count again with each edit
             checked = self._check(program, last, None)
         return checked
 
