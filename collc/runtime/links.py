@@ -66,8 +66,8 @@ class Frame:
     size: int
     header: bytes
 
-    def after(self, done: int) -> Frame | None:
-        """What is left of a frame after some bytes, if anything."""
+    def rest_from(self, done: int) -> Frame | None:
+        """What is left of a frame when some bytes have moved, if anything."""
         if done == self.size:
             return None
         buffers, first = self.buffers, 0
@@ -191,7 +191,7 @@ def _send(frame: Frame) -> Frame | None:
         return frame
     except OSError as error:
         raise BrokenLink(frame.peer, receives=False, reason=str(error)) from error
-    return frame.after(sent)
+    return frame.rest_from(sent)
 
 
 def _receive(frame: Frame, rest: Frame, seconds: float = 0) -> Frame | None:
@@ -207,7 +207,7 @@ def _receive(frame: Frame, rest: Frame, seconds: float = 0) -> Frame | None:
         raise BrokenLink(frame.peer, receives=True, reason=str(error)) from error
     if not count:
         raise BrokenLink(frame.peer, receives=True, reason="it closed the connection")
-    left = rest.after(count)
+    left = rest.rest_from(count)
     if frame.size - (left.size if left else 0) >= _HEADER.size and bytes(frame.buffers[0]) != frame.header:
         raise BrokenLink(frame.peer, receives=True, reason="it makes another call")
     return left
