@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of
+from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
 from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
@@ -334,7 +334,7 @@ class Repair:
         by_key = np.argsort(keys, kind="stable")
         number = by_key[np.searchsorted(keys[by_key], lost.key)]
         lost = lost.select(np.argsort(number, kind="stable"))
-        compile_it = runs_compiled(spread_all, 4 * STEP_TIME * self.moves.tried * len(lost.key))
+        compile_it = runs_compiled(spread_all, 8 * STEP_TIME * self.moves.tried * len(lost.key))
         holders = [self.holders.get(key, {}) for key in keys.tolist()]
         held = [each for holder in holders for each in holder.items()]
         columns = (
@@ -342,7 +342,7 @@ class Repair:
             _bounds_of(map(len, holders)), *np.array(held, np.int64).reshape(-1, 2).T,
             request.onward, request.begin_bounds, request.begin_element,
         )  # fmt: skip
-        spread_keys = SpreadKeys(*(numbers(np.asarray(column, np.int64), compile_it) for column in columns))
+        spread_keys = SpreadKeys(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
         width = int(np.diff(self.moves.bounds).max(initial=1))
         most = len(keys) + len(lost.key)
         sent = [numbers(np.zeros(size, np.int64), compile_it) for size in (*[most] * 4, most * width)]
@@ -394,7 +394,7 @@ class Repair:
             _bounds_of(map(len, routes)),
             np.fromiter(chain.from_iterable(routes), np.int64),
         )
-        blocks = Blocks(*(numbers(np.asarray(column, np.int64), compile_it) for column in columns))
+        blocks = Blocks(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
         sizes = len(keys) + 1, int(most.sum()), int(most.sum())
         written = [numbers(np.zeros(size, np.int64), compile_it) for size in sizes]
         kernel = version_of(exchange_all, compile_it)
@@ -417,7 +417,7 @@ class Repair:
             room *= 8
 
     def _memory(self, width: int, room: int, compile_it: bool) -> tuple[Layout, Memory, int]:
-        """The plan as it is now, and room, for kernels; and where they say how much of it they took."""
+        """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
         translations, moves, times, link = self.translations, self.moves, self.times, self.rows.link
         message, element = np.divmod(self.dropped, self.count)
         row = self.messages.rows[message]
@@ -447,6 +447,14 @@ class Repair:
         lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room
         layout = Layout(self.count, self._links, self.end, *lengths, *begins[:-1].tolist())
         return layout, numbers(memory, compile_it), int(begins[-4])
+
+
+def load_kernels() -> None:
+    """Load or compile what repairs plans, for a process that will do so and has the time now."""
+    layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
+    columns = [memory[:0]] * len(SpreadKeys._fields)
+    compile_kernel(spread_all)(layout, memory, SpreadKeys(*columns), Sends(*columns[:5]))
+    compile_kernel(exchange_all)(layout, memory, Blocks(*columns[:6]), Routes(*columns[:3]))
 
 
 def ranges(first: Int64Array, after: Int64Array) -> Int64Array:
