@@ -57,7 +57,8 @@ UNKNOWN_NAME_CODES: dict[str, str] = {
 FUNCTIONS: Final = """
 topology unwound(t: topology, degree: int = 1) {}
 topology reversed(t: topology) {}
-topology limited(t: topology, inject: rate, eject: rate, memory: rate, endpoint: string = "baseline") {}
+topology limited(t: topology, inject: rate, eject: rate, memory: rate, endpoint: string = "baseline", overhead: time,
+                 launch: time) {}
 """
 """The functions of topologies, as templates; FileContext builds their topologies."""
 

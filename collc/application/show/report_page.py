@@ -218,10 +218,11 @@ def _utilisation_blocks(subject: Subject, use: LinkUse, most: int) -> list[Block
     blocks: list[Block] = [] if picture is None else [Figure(picture, caption)]
     if subject.alternatives:
         columns = ("algorithm", "time", "against this schedule", "remark")
-        rows = [("this schedule", format_time(use.time), "1.00 x", "")]
+        own = use.network.launch + use.time
+        rows = [("this schedule", format_time(own), "1.00 x", "")]
         for other in subject.alternatives:
             time = other.time_ps
-            ratio = f"{time / use.time:.2f} x" if time is not None and use.time else "-"
+            ratio = f"{time / own:.2f} x" if time is not None and own else "-"
             rows.append((other.name, "-" if time is None else format_time(time), ratio, other.reason))
         if not any(remark for *_, remark in rows):
             columns, rows = columns[:-1], [row[:-1] for row in rows]

@@ -267,8 +267,8 @@ class SimulationReport:
 
     @property
     def time_ps(self) -> int:
-        """Picoseconds until everything is done."""
-        return self.simulation.time_ps
+        """Picoseconds until everything is done, with the launch."""
+        return self.simulation.call_ps
 
     def bandwidths(self) -> tuple[Fraction | None, Fraction | None]:
         """Algorithm and bus bandwidth in bytes per second; None if size or collective are not known."""

@@ -327,4 +327,4 @@ def _limits(network: Network) -> Iterator[LimitRow]:
         demand = load_program(SourceFile("summary", text)).schedules[0].demand
         bound = ideal_bound(fed_for(network, demand), demand)
         if bound.time > 0:
-            yield LimitRow(collective, size, bound.time, bound.name)
+            yield LimitRow(collective, size, network.launch + bound.time, bound.name)
