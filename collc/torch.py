@@ -10,11 +10,8 @@ says how many, and the logger `collc` why.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import queue
-import socket
-import struct
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -29,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from collc.runtime.buffers import Buffers, fits
-from collc.runtime.links import BrokenLink, Links
+from collc.runtime.links import BrokenLink, Links, own_address
 from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
@@ -148,7 +145,7 @@ class ScheduledGroup(dist.ProcessGroup):
         folder = os.environ.get(FOLDER)
         self.schedules = Schedules.read(Path(folder) if folder else None, rank, size, self._npus(store))
         self._check_folder(store)
-        self._links = Links(store, rank, size, _own_address(), timeout.total_seconds())
+        self._links = Links(store, rank, size, own_address(), timeout.total_seconds())
         self._scratch: dict[torch.dtype, torch.Tensor] = {}
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
         self._failed: ScheduleError | None = None
@@ -453,21 +450,6 @@ def _inner_group(store: dist.Store, rank: int, size: int, timeout: timedelta) ->
         nccl = dist.ProcessGroupNCCL(dist.PrefixStore("nccl", store), rank, size, options)
         inner._register_backend(torch.device("cuda"), types.NCCL, nccl)
     return inner
-
-
-def _own_address() -> str:
-    """The address at which other ranks reach this one, by the rules of gloo: of an interface, or of the host's name."""
-    name = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        if name:
-            request = 0x8915  # SIOCGIFADDR of Linux
-            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), request, struct.pack("256s", name.encode()))[20:24])
-        try:
-            address = socket.gethostbyname(socket.gethostname())
-            probe.bind((address, 0))
-        except OSError:
-            return "127.0.0.1"
-    return address
 
 
 def _octets(vector: torch.Tensor) -> memoryview:

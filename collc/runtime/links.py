@@ -6,6 +6,7 @@ from their program how long it is; the header says so too, so that ranks that ma
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import select
@@ -215,3 +216,18 @@ def _receive(frame: Frame, rest: Frame, seconds: float = 0) -> Frame | None:
 
 def _silence(seconds: float) -> str:
     return f"nothing moved for {seconds:g} seconds"
+
+
+def own_address() -> str:
+    """The address at which other ranks reach this one, by the rules of gloo: of an interface, or of the host's name."""
+    name = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        if name:
+            request = 0x8915  # SIOCGIFADDR of Linux
+            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), request, struct.pack("256s", name.encode()))[20:24])
+        try:
+            address = socket.gethostbyname(socket.gethostname())
+            probe.bind((address, 0))
+        except OSError:
+            return "127.0.0.1"
+    return address
