@@ -23,7 +23,8 @@ from collc.ten.network import Network
 
 def reroute(repair: Repair, network: Network, whole: Network) -> bool:
     """Chooses a route for each block that has lost its own; False if no links lead to a target."""
-    keys = sorted(repair.lost, key=lambda key: (-len(repair.lost[key]), key))
+    keys, hops = np.unique(repair.lost.key, return_counts=True)
+    keys = keys[np.argsort(-hops, kind="stable")]
     npus = repair.translations.orbits[0]
     distance = hops_from(Digraph.of(whole), int(npus[0]))[npus]
     compile_it = runs_compiled(
@@ -34,12 +35,19 @@ def reroute(repair: Repair, network: Network, whole: Network) -> bool:
     load[-1] = load.max()
     room = [numbers(np.zeros(network.npu_count, np.int64), compile_it) for _ in range(3)]
     loads, find = numbers(load, compile_it), version_of(find_route, compile_it)
-    for chunk, owner in keys:
+    for key in keys.tolist():
+        chunk, owner = divmod(key, repair.count)
         block = int(repair.translations.element_of[chunk // repair.numbers.parts])
-        hops = find(graph, int(npus[owner]), int(npus[repair.add(owner, block)]), loads, *room)
+        hops = find(
+            graph,
+            int(npus[owner]),
+            int(npus[repair.translations.sum(np.array([owner], np.int32), block)[0]]),
+            loads,
+            *room,
+        )
         if hops < 0:
             return False
-        repair.rerouted[chunk, owner] = [int(link) for link in room[2][:hops]][::-1]
+        repair.rerouted[key] = [int(link) for link in room[2][:hops]][::-1]
     return True
 
 
@@ -76,7 +84,7 @@ def list_blocks(
     kept[repair.dropped_rows()] = False
     row, element = np.divmod(np.flatnonzero(kept), count)
     element = element.astype(np.int32)
-    new = [(*key, link, hop) for key, route in repair.rerouted.items() for hop, link in enumerate(route)]
+    new = [(*divmod(key, count), link, hop) for key, route in repair.rerouted.items() for hop, link in enumerate(route)]
     added = np.array(new, np.int64).reshape(-1, 4)
     chunk = np.append(rows.chunk[row], added[:, 0]).astype(np.int32)
     owner = np.append(element, added[:, 1]).astype(np.int32)
