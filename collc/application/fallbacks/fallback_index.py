@@ -31,6 +31,11 @@ JOIN: Final = " + "
 Data = Mapping[str, Any]
 
 
+def network_file(number: int) -> str:
+    """The file of the network of a set, relative to the index."""
+    return f"fallbacks/network-{number}.ten"
+
+
 def failure_name(parts: Sequence[str]) -> str:
     """The name of the failure of some parts at once."""
     return JOIN.join(sorted(parts))
@@ -133,18 +138,27 @@ class FallbackIndex:
         index = cast("Mapping[str, Sequence[Data]]", data)
         self._sets, self._schedules = index["sets"], index["schedules"]
 
+    @property
+    def sets(self) -> Sequence[Data]:
+        """What schedules have in common: failures, their classes, and the network (docs/failures.md)."""
+        return self._sets
+
+    def named(self, schedule: str | None) -> Sequence[Data]:
+        """All schedules with their plans, or one of them. Raises UsageError if there is none of this name."""
+        chosen = [each for each in self._schedules if schedule in (None, each["name"])]
+        if not chosen:
+            hint = f"there are {phrase(each['name'] for each in self._schedules)}"
+            raise UsageError(Diagnostic("U0110", f"{self.path} has no schedule '{schedule}'", hint=hint))
+        return chosen
+
     def find(self, dead: Sequence[str], schedule: str | None = None) -> tuple[Fallback, ...]:
         """The fallbacks of all schedules, or of one, for the failure of parts with some names or labels.
 
         Raises UsageError if no schedule has such a failure.
         """
-        chosen = [each for each in self._schedules if schedule in (None, each["name"])]
-        if not chosen:
-            hint = f"there are {phrase(each['name'] for each in self._schedules)}"
-            raise UsageError(Diagnostic("U0110", f"{self.path} has no schedule '{schedule}'", hint=hint))
         fallbacks: list[Fallback] = []
         errors: list[UsageError] = []
-        for each in chosen:
+        for each in self.named(schedule):
             try:
                 fallbacks.append(self._fallback(each, dead))
             except UsageError as error:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from collc.application.compile.compile_report import CompileReport
 from collc.application.file_kinds import call_for
@@ -27,6 +27,7 @@ from collc.emit.kinds import EMIT_KINDS
 
 if TYPE_CHECKING:
     from collc.application.design.design_pages import DesignSubject
+    from collc.application.show.fallback_page import FallbackSubject
     from collc.msccl.check.model import Profile
     from collc.pictures.picture import Picture
     from collc.source.program import ScheduleRequest
@@ -66,6 +67,7 @@ class Shown:
 
     subjects: tuple[Subject, ...]
     designs: tuple[DesignSubject, ...]
+    fallbacks: tuple[FallbackSubject, ...]
     files: tuple[Path, ...]
 
     @property
@@ -80,12 +82,21 @@ class Shown:
             "files": [str(path) for path in self.files],
             "schedules": [{"name": subject.name, "checks": dict(subject.checks)} for subject in self.subjects],
             "designs": [design.request.name for design in self.designs],
+            "fallbacks": [each.as_json() for each in self.fallbacks],
         }
 
     @property
     def ok(self) -> bool:
         """Whether no check failed."""
         return not any(subject.failed_checks for subject in self.subjects)
+
+
+class Subjects(NamedTuple):
+    """The schedules of a file, or the file itself, the designs of a program, and the networks of an index."""
+
+    schedules: tuple[Subject, ...] = ()
+    designs: tuple[DesignSubject, ...] = ()
+    fallbacks: tuple[FallbackSubject, ...] = ()
 
 
 def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _share, _phase: None) -> Shown:
@@ -95,7 +106,7 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
     that cannot be read or has no schedule, UsageError if settings do not fit it (U0106, U0131, U0135 to U0137).
     """
     shown: Subjects = call_for(path, "show", settings, progress)
-    subjects, designs = shown
+    subjects, designs, fallbacks = shown
     texts: dict[Path, bytes] = {}
     if settings.page is not None:
         progress(None, "drawing")
@@ -104,11 +115,15 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
             from collc.application.design.design_pages import design_section
 
             sections += map(design_section, designs)
-        counts = [(len(subjects), "schedule"), (len(designs), "design")]
+        if fallbacks:
+            from collc.application.show.fallback_page import fallback_section
+
+            sections += map(fallback_section, fallbacks)
+        counts = [(len(subjects), "schedule"), (len(designs), "design"), (len(fallbacks), "network")]
         subtitle = phrase(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
         texts[settings.page] = report_page(path.name, sections, subtitle).encode()
     if settings.svg is not None or settings.png is not None:
-        picture = _picture(path, subjects, designs, settings)
+        picture = _picture(path, shown, settings)
         if settings.svg is not None:
             texts[settings.svg] = picture.file(settings.theme).encode()
         if settings.png is not None:
@@ -118,15 +133,19 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
     with open_draft("name another file with -o, --svg or --png") as draft:
         for written, text in texts.items():
             draft.new(written).write_bytes(text)
-        return Shown(subjects, designs, tuple(draft.publish()))
+        return Shown(*shown, tuple(draft.publish()))
 
 
-def _picture(
-    path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
-) -> Picture:
+def _picture(path: Path, shown: Subjects, settings: ShowSettings) -> Picture:
     """The one picture. Raises UsageError U0107 if several schedules have it, U0136 if nothing can be drawn."""
     kind = PICTURE_KINDS[settings.picture]
-    if kind.of == "design":
+    subjects, designs, fallbacks = shown
+    if kind.of == "fallbacks":
+        if len(fallbacks) != 1 or (len(fallbacks[0].schedules) != 1 and kind.name != "classes"):
+            message = f"a picture '{kind.name}' shows the fallbacks of one schedule, which 'collc compile' writes"
+            raise UsageError(Diagnostic("U0136", message, hint="give fallbacks.json, and --schedule NAME"))
+        drawn, reason, hint = fallbacks[0], "", ""
+    elif kind.of == "design":
         if len(designs) != 1:
             message = f"{path} has {plural(len(designs), 'design')}, and a picture '{kind.name}' shows one"
             raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
@@ -145,21 +164,17 @@ def _picture(
     return picture
 
 
-Subjects = tuple[tuple[Subject, ...], tuple["DesignSubject", ...]]
-"""The schedules of a file, or the file itself, and the designs of a program."""
-
-
 def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """The schedule of a `.ten` file, with its checks."""
     from collc.application.verify.file_verification import Expectation, verify_module
     from collc.ten.binary import read_module
 
-    _check_settings(path, settings, own_network=True)
+    check_settings(path, settings, own_network=True)
     progress(None, f"checking {path.name}")
     module = read_module(path)
     checked = verify_module(module, Expectation(), path)
     compared = progress if settings.needs_alternatives else None
-    return (subject_of_schedule(module, checked, module.network, compared),), ()
+    return Subjects((subject_of_schedule(module, checked, module.network, compared),))
 
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
@@ -167,7 +182,7 @@ def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress
     from collc.application.show.report_page import threadblock_picture
     from collc.application.verify.file_verification import Expectation, verify_file
 
-    _check_settings(path, settings)
+    check_settings(path, settings)
     progress(None, f"checking {path.name}")
     checked = verify_file(path, Expectation(profile=settings.profile))
     if not checked.summary:
@@ -183,14 +198,21 @@ def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress
 
         chosen = {name: getattr(settings, name) for name in ("on", "size", "profile", "definitions")}
         use = use_of_simulation(simulate_file(path, SimulationSettings(**chosen)).simulation)
-    return (subject_of_program(path, checked, threadblocks, use, settings.size),), ()
+    return Subjects((subject_of_program(path, checked, threadblocks, use, settings.size),))
 
 
-def _check_settings(path: Path, settings: ShowSettings, *, own_network: bool = False, program: bool = False) -> None:
-    """Raise UsageError U0131, U0134 or U0135 for settings that do not fit the kind of the file."""
+def check_settings(
+    path: Path, settings: ShowSettings, *, own_network: bool = False, program: bool = False, schedules: bool = False
+) -> None:
+    """Raise UsageError U0131, U0134 or U0135 for settings that do not fit the kind of the file.
+
+    own_network: whether it has one. program: whether it is a program. schedules: whether it has several of them.
+    """
     if own_network and settings.on is not None:
         raise UsageError(Diagnostic("U0131", f"{path} has a network of its own: --on is for others"))
     given = {"--schedule": settings.schedule, "--design": settings.design, "-D": settings.definitions or None}
+    if schedules:
+        del given["--schedule"]
     option = next((name for name, value in given.items() if value is not None), None)
     if not program and option is not None and not (option == "-D" and settings.on is not None):
         raise UsageError(Diagnostic("U0135", f"{option} is for programs, and {path} is a compiled file"))
@@ -204,7 +226,7 @@ def program_subjects(path: Path, settings: ShowSettings, progress: Progress) -> 
     from collc.application.design.designs import chosen_designs
     from collc.source.elaboration.elaborate import load_program
 
-    _check_settings(path, settings, own_network=True, program=True)
+    check_settings(path, settings, own_network=True, program=True)
     program = load_program(path, settings.definitions, settings.schedule)
     designs = chosen_designs(program, settings.design) if settings.schedule is None else []
     schedules = program.schedules if settings.design is None else ()
@@ -213,7 +235,7 @@ def program_subjects(path: Path, settings: ShowSettings, progress: Progress) -> 
         raise UsageError(Diagnostic("U0136", f"{path} has no schedule: there is nothing to show", hint=hint))
     subjects = tuple(_schedule_subjects(schedules, settings, progress))
     progress(None, "solving designs")
-    return subjects, tuple(design_subject(design) for design in designs)
+    return Subjects(subjects, tuple(design_subject(design) for design in designs))
 
 
 def _schedule_subjects(
