@@ -280,7 +280,7 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
     places: list[int] = [] if coordinates is None else coordinates.places.tolist()
     npus = range(network.npu_count)
     aliases = {name: sets.parts[part].name for name, part in sets.names.items() if name != sets.parts[part].name}
-    aliases |= {part.label: part.name for part in sets.parts if part.label}
+    aliases |= {label: part.name for part in sets.parts for label in _names_of(part)}
     contained = {part.name: [d for d in part.devices if d in npus] for part in sets.parts}
     return {
         "network": network.name,
@@ -303,6 +303,12 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
             for name, own, word in zip(failures.names, failures.first, failures.words, strict=True)
         },
     }
+
+
+def _names_of(part: Part) -> list[str]:
+    """The names of a part on its machine: `host/a` and `host/b` for the label `host/a|b`."""
+    host, slash, names = part.label.rpartition("/")
+    return [f"{host}{slash}{name}" for name in names.split("|") if name]
 
 
 def _hosts(network: Network) -> dict[str, list[int]]:

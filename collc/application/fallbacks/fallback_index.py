@@ -8,6 +8,7 @@ takes a few milliseconds.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -217,11 +218,27 @@ def _failure(failures: Data, dead: Sequence[str], path: Path) -> Sequence[Any]:
 
 
 def _without_label(failures: Data, name: str) -> str:
-    """The name in the program of a part that is given by its label, or by the last part of a label that is unique."""
+    """The name in the program of a part that is given by its label, or by the end of a label, if it is the only one."""
     aliases: Mapping[str, str] = failures["aliases"]
     name = ", ".join(index.strip() for index in name.split(","))
-    ends = [alias for alias in aliases if alias.endswith(f"/{name}")] if name not in aliases else [name]
-    return aliases[ends[0]] if len(ends) == 1 else name
+    if name in aliases:
+        return aliases[name]
+    host, slash, own = name.rpartition("/")
+    for same in (str, _address):
+        end = f"{host}{slash}{same(own)}"
+        known = [(*alias.rpartition("/"), part) for alias, part in aliases.items()]
+        ends = {part for at, sign, last, part in known if end in (f"{at}{sign}{same(last)}", same(last))}
+        if len(ends) == 1:
+            return ends.pop()
+    return name
+
+
+def _address(name: str) -> str:
+    """An address on a bus or a GUID in one form, for 00000000:1A:00.0 that of 0000:1a:00.0; of others the name."""
+    digits = name.lower().removeprefix("0x")
+    if re.fullmatch(r"[0-9a-f:.]*[0-9][0-9a-f:.]*", digits) is None:
+        return name
+    return digits.replace(":", "").replace(".", "").lstrip("0")
 
 
 def flat_name(name: str) -> str:
