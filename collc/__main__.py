@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def start() -> int:
     """Run the command of the process; returns its exit code, or ends the process after Ctrl-C."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts one for each core: 0.04 s, and no matrix is large
     try:
         if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next (PYTHON_ARGCOMPLETE_OK)
             from collc.command.completion import complete

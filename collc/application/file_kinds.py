@@ -115,7 +115,7 @@ _RECORDS: Final = (
     FileKind(
         "coll",
         "a program",
-        "'collc compile FILE.coll' writes the files that its schedules emit; give one of those",
+        "'collc compile FILE' writes the files that its schedules emit; give one of those",
         (".coll",),
         simulate=f"{_SIMULATE}:simulate_program",
         show=f"{_SHOW}:program_subjects",
@@ -124,6 +124,24 @@ _RECORDS: Final = (
 
 FILE_KINDS: Final = {kind.name: kind for kind in _RECORDS}
 """By name, in the order in which their patterns are tried."""
+
+_REFUSED: Final = (
+    FileKind(
+        "table",
+        "a table",
+        "'collc calibrate FILE' fits a link to a table of nccl-tests; no other command reads tables",
+        (".csv", ".tsv"),
+        rb"(\s|#[^\n]*\n)*\d\S*[ \t,;]+\S",
+    ),
+    FileKind(
+        "page",
+        "a page, a picture or a timeline",
+        "a browser shows pages and pictures, and ui.perfetto.dev timelines",
+        beginning=rb"\s*<(!DOCTYPE html|svg )|\{\"displayTimeUnit\"",
+    ),
+    FileKind("trace", "the trace of one rank", "leave out rank and suffix: 'collc verify DIR/PREFIX'", (".et",)),
+)
+"""What users give to commands by mistake, although no command of this module takes it."""
 
 
 def titles(command: str) -> str:
@@ -151,12 +169,13 @@ def kind_of(path: Path) -> FileKind | None:
         first = min(path.glob("*.0.et"), default=None) if path.is_dir() else None
         hint = "check the name and the folder" if first is None else f"for the traces in it: {str(first)[:-5]}"
         raise UsageError(Diagnostic("U0106", message, hint=hint)) from error
-    by_suffix = (kind for kind in FILE_KINDS.values() if path.suffix.lower() in kind.suffixes)
+    by_suffix = (kind for kind in (*_REFUSED, *FILE_KINDS.values()) if path.suffix.lower() in kind.suffixes)
     return _kind_of_head(head) or next(by_suffix, None)
 
 
 def _kind_of_head(head: bytes) -> FileKind | None:
-    return next((kind for kind in FILE_KINDS.values() if kind.beginning and re.match(kind.beginning, head)), None)
+    kinds = (*_REFUSED, *FILE_KINDS.values())
+    return next((kind for kind in kinds if kind.beginning and re.match(kind.beginning, head)), None)
 
 
 def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Diagnostic]:
@@ -176,7 +195,7 @@ def with_other_kind(messages: Sequence[Diagnostic], command: str) -> Sequence[Di
     kind = _machine_kind(source) or _kind_of_head(source.text[:4096].encode())
     if kind is None:
         return messages
-    advice = kind.advice or f"'collc verify {source.name}' checks it"
+    advice = (kind.advice or "'collc verify FILE' checks it").replace("FILE", source.name)
     name = messages[0].span.file.name
     return [Diagnostic("X0206", f"{name} is {kind.title}, and 'collc {command}' takes a program", hint=advice)]
 
@@ -207,7 +226,7 @@ def kind_for(path: Path, command: str) -> FileKind:
         message = f"{path} is a {'pipe' if path.is_fifo() else 'device'}, and 'collc {command}' reads a file twice"
         raise UsageError(Diagnostic("X0206", message, hint="save it as a file"))
     kind = kind_of(path)
-    if (kind is None or kind.name in ("ten", "msccl", "mscclpp")) and path.suffix != ".ten" and path.is_file():
+    if (kind is None or kind.name in ("ten", "msccl", "mscclpp", "table")) and path.suffix != ".ten" and path.is_file():
         with path.open("rb") as stream:
             head = stream.read(1 << 16).decode("utf-8", "replace")
         kind = _machine_kind(SourceFile(str(path), head)) or kind
@@ -215,7 +234,7 @@ def kind_for(path: Path, command: str) -> FileKind:
         title = "of no kind that collc knows" if kind is None else kind.title
         message = f"{path} is {title}, and 'collc {command}' takes {titles(command)}"
         advice = "give the file that another command or tool wrote, as it is" if kind is None else kind.advice
-        raise UsageError(Diagnostic("X0206", message, hint=advice.replace("FILE.coll", str(path))))
+        raise UsageError(Diagnostic("X0206", message, hint=advice.replace("FILE", str(path))))
     return kind
 
 

@@ -84,9 +84,15 @@ def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int
     for column, least, span in zip(columns, low, spans, strict=True):
         if span > 1:
             key = key * span + (column.astype(np.int64) - least)
-    keys = np.unique(key)
+    if prod(spans) <= 4 * len(key):
+        used = np.zeros(prod(spans), np.bool_)
+        used[key] = True
+        keys, number = np.flatnonzero(used), (np.cumsum(used) - 1)[key]
+    else:
+        keys = np.unique(key)
+        number = np.searchsorted(keys, key)
     rest, found = keys, np.empty((len(keys), len(columns)), np.int64)
     for position in range(len(columns) - 1, -1, -1):
         rest, index = np.divmod(rest, spans[position])
         found[:, position] = index + low[position]
-    return found, np.searchsorted(keys, key).astype(np.int64)
+    return found, number.astype(np.int64)

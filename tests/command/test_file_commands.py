@@ -389,12 +389,40 @@ def test_descriptions_of_machines_are_not_verified(capsys: pytest.CaptureFixture
             assert f"'collc import {name}'" in result.messages[0]["hint"]
 
 
-def test_a_file_of_no_known_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("table.tsv").write_text("1024\t1\n2048\t2\n")
+@pytest.mark.parametrize(
+    ("name", "text", "title", "advice"),
+    [
+        ("table.tsv", "1024\t1\n2048\t2\n", "a table", "'collc calibrate table.tsv'"),
+        (
+            "log.txt",
+            "# nThread 1\n#\n      1048576  262144  float  sum  -1  62.1\n",
+            "a table",
+            "collc calibrate log.txt",
+        ),
+        ("s.html", "<!DOCTYPE html>\n", "a page, a picture or a timeline", "a browser"),
+        (
+            "s.trace.json",
+            '{"displayTimeUnit": "ns", "traceEvents": []}',
+            "a page, a picture or a timeline",
+            "ui.perfetto.dev",
+        ),
+    ],
+)
+def test_what_no_command_of_these_takes_is_named(
+    capsys: pytest.CaptureFixture[str], name: str, text: str, title: str, advice: str
+) -> None:
+    Path(name).write_text(text)
     for command in ("verify", "run", "inspect", "simulate", "show", "compare"):
-        result = Result(capsys, command, "table.tsv")
-        assert result.code in (1, 2)
-        assert result.codes == (["E0101"] if command == "compare" else ["X0206"])
+        code, _, told = in_text(capsys, command, name)
+        assert (code, "X0206" in told, title in told, advice in told) == (2, True, True, True), told
+
+
+def test_a_file_of_no_known_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("notes.txt").write_text("a note\n")
+    for command in ("verify", "run", "inspect", "simulate", "show"):
+        result = Result(capsys, command, "notes.txt")
+        assert (result.code, result.codes) == (2, ["X0206"])
+        assert "of no kind that collc knows" in result.messages[0]["message"]
 
 
 def test_what_no_import_reads_is_named(capsys: pytest.CaptureFixture[str], compiled: dict[str, str]) -> None:
@@ -415,6 +443,9 @@ def test_a_folder_of_traces_is_named_with_their_prefix(capsys: pytest.CaptureFix
     result = Result(capsys, "verify", "traces")
     assert (result.code, result.codes) == (2, ["U0106"])
     assert result.messages[0]["hint"] == "for the traces in it: traces/sum"
+    result = Result(capsys, "verify", "traces/sum.0.et")
+    assert (result.code, result.codes) == (2, ["X0206"])
+    assert "leave out rank and suffix" in result.messages[0]["hint"]
 
 
 def test_plans_have_the_name_of_their_runtime(capsys: pytest.CaptureFixture[str]) -> None:

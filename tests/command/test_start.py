@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,19 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert LARGE & {*done.stdout.splitlines()[-1].split()} == NEEDED[words]
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [({}, "1 1"), ({"OPENBLAS_NUM_THREADS": "2"}, f"{min(2, os.cpu_count() or 1)} 2")]
+)
+def test_numpy_starts_no_threads_unless_the_user_asks_for_them(given: dict[str, str], used: str) -> None:
+    code = f"""
+import os, sys
+from collc.__main__ import start
+sys.argv = ["collc", "check", {PROGRAM!r}]
+start()
+print(len(os.listdir("/proc/self/task")), os.environ["OPENBLAS_NUM_THREADS"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == used

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import HolderSets
 
 
@@ -110,7 +110,8 @@ class SetPool:
     def merge_equal_sets(self, columns: Sequence[Int64Array]) -> tuple[HolderSets, list[Int32Array]]:
         """The sets that columns refer to, equal ones merged, in order of first use; and the columns, renumbered."""
         members, starts = self.arrays()
-        used, place = np.unique(np.concatenate(columns), return_inverse=True)
+        rows_used, place = unique_rows([np.concatenate(columns)])
+        used = rows_used[:, 0]
         lengths = starts[used + 1] - starts[used]
         canonical = np.empty(len(used), np.int64)
         classes = 0
@@ -123,13 +124,14 @@ class SetPool:
                 known, of = np.unique(content[:, 0] if length == 1 else content, axis=0, return_inverse=True)
             canonical[rows] = classes + of.reshape(-1).astype(np.int64)
             classes += len(known)
-        every = canonical[place.reshape(-1)]
-        _, first, renamed = np.unique(every, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        numbers = rank[renamed.reshape(-1)]
-        chosen = used[place.reshape(-1)[first[order]]]
+        every = canonical[place]
+        first = np.empty(classes, np.int64)
+        first[every[::-1]] = np.arange(len(every))[::-1]  # of several values for one place, the last one stays
+        order = np.argsort(first)
+        rank = np.empty(classes, np.int64)
+        rank[order] = np.arange(classes)
+        numbers = rank[every]
+        chosen = used[place[first[order]]]
         sizes = starts[chosen + 1] - starts[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         place_of = np.repeat(starts[chosen] - offsets[:-1], sizes) + np.arange(int(offsets[-1]), dtype=np.int64)

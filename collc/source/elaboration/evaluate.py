@@ -147,7 +147,7 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
         frame: a frame of the body's own (see Frame.inner), to which `let` statements add names. handle: executes all
         statements other than loops, conditions and lets. columns: of the items. Raises SourceError.
         """
-        parts = [BodyRows(np.empty(0, np.int64), np.empty((0, columns), np.int64))]
+        parts: list[BodyRows] = []
 
         def execute(body: Sequence[s.Statement], inner: Frame, own: Frame) -> None:
             rows = self.execute_body(body, own, handle, columns)
@@ -170,6 +170,10 @@ class Evaluator(ex.ExpressionVisitor[Frame, Value]):
                         execute(body, inner, inner)
                 case _:
                     parts += [rows for rows in [handle(statement, frame)] if rows is not None]
+        if not parts:
+            return BodyRows(np.empty(0, np.int64), np.empty((0, columns), np.int64))
+        if len(parts) == 1:  # ordered already
+            return parts[0]
         row, table = np.concatenate([p.row for p in parts]), np.concatenate([p.table for p in parts])
         if not row.any():
             return BodyRows(row, table)

@@ -14,7 +14,7 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, has_reductions, obstacle_to_shared_sums
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int64Array, unique_rows
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel
 
@@ -68,7 +68,7 @@ class ProblemKind:
         """Whether twice as many NPUs want something, or contribute to it, as hold it at first, or get the result."""
         few, many = set[int](), set[int]()
         for table in self.module.demand.tables:
-            for pre, post, op in np.unique(np.stack([table.pre, table.post, table.op], axis=1), axis=0).tolist():
+            for pre, post, op in unique_rows([table.pre, table.post, table.op])[0].tolist():
                 holders, wanting = (post, pre) if op else (pre, post)
                 few.update(table.sets[holders].tolist())
                 many.update(table.sets[wanting].tolist())

@@ -31,7 +31,7 @@ from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import DETAILED_DEVICES, MOST_CUTS, parts_of
 from collc.synthesis.bounds.traffic import Traffic, traffic_of
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import Demand, Run
 from collc.ten.endpoint import least
 from collc.ten.limited import Ports, link_rates
@@ -188,8 +188,8 @@ def _largest_chunk(run: Run) -> int:
     standard = run.standard
     if standard is None:
         table = run.pattern.expand()
-        _, alike = np.unique(np.stack([table.pre, table.post, table.op]), axis=1, return_inverse=True)
-        return int(np.bincount(alike.ravel(), table.size).max(initial=1))
+        _, alike = unique_rows([table.pre, table.post, table.op])
+        return int(np.bincount(alike, table.size).max(initial=1))
     blocks = max(1, standard.shape.parts(len(run.group)))
     return max(1, -(-standard.size // blocks))
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.bounds.fluid import SECOND, Fluid
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op
 from collc.ten.module import Bound
 from collc.ten.network import Network
@@ -271,10 +271,9 @@ def _has_pairs(demand: Demand) -> bool:
 def _of_table(table: ChunkTable, pairs: Int64Array) -> list[tuple[int, Int32Array, Int32Array, bool]]:
     """Adds the chunks with two ends to int64[targets, sources] and returns the others, equal ones together."""
     contribute = (table.op != Op.COPY) & (table.sets.sizes[table.pre] > 1)
-    keys = np.stack([table.pre, table.post, contribute], axis=1).astype(np.int64)
-    unique, kind = np.unique(keys, axis=0, return_inverse=True)
+    unique, kind = unique_rows([table.pre, table.post, contribute.astype(np.int64)])
     volume = np.zeros(len(unique), np.int64)
-    np.add.at(volume, kind.reshape(-1), table.size)
+    np.add.at(volume, kind, table.size)
     others: list[tuple[int, Int32Array, Int32Array, bool]] = []
     for (pre, post, sums), bytes_ in zip(unique.tolist(), volume.tolist(), strict=True):
         holders, wanting = table.sets[pre], table.sets[post]

@@ -175,11 +175,16 @@ class PathSearch:
         )  # fmt: skip
         return TimedConditions(*(numbers(column, compile_it) for column in columns))
 
+    @cached_property
+    def _most_wanting(self) -> int:
+        """The most NPUs that want what one condition moves."""
+        return int(np.diff(self.conditions.wanting_offsets).max())
+
     def _scratch(self, compile_it: bool) -> TimedScratch:
         """Memory for some conditions."""
         network = self.conditions.task.network
         by_device = (np.full(network.device_count, -1, np.int64) for _ in TimedScratch._fields[:-4])
-        most = 1 + int(np.diff(self.conditions.wanting_offsets).max()) * network.switch_count  # once in each path
+        most = 1 + self._most_wanting * network.switch_count  # once in each path
         heap: Any = np.zeros((1 + network.device_count + network.link_count, 3), np.int64) if compile_it else []
         tables = (*by_device, *np.zeros((3, most), np.int64))
         return TimedScratch(*(numbers(table, compile_it) for table in tables), heap=heap)
