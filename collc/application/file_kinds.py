@@ -90,7 +90,7 @@ _RECORDS: Final = (
         "an index of fallbacks",
         "'collc fallback' finds the files for a failure in it, and 'collc show' shows its classes",
         beginning=rb'\s*\{"kind": "collc fallbacks',
-        show="collc.application.show.fallback_page:index_subjects",
+        show=f"{_SHOW}:index_subjects",
     ),
     FileKind(
         "mscclpp",

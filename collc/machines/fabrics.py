@@ -136,7 +136,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     for attachment in fabric.attachments:
         by_host[attachment.host].append(attachment)
     wires: list[Wire] = []
-    nics: dict[tuple[Device, str], list[Device]] = defaultdict(list)
+    nics: list[Nic] = []
     idle: dict[str, list[str]] = defaultdict(list)  # NICs without a cable -> hosts
     for host, attachments in by_host.items():
         inside = insides[node[host]]
@@ -153,10 +153,10 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
             device = port.device._replace(node=node[host])
             wires.append(Wire(device, place[attachment.switch], kind))
             if device.family != "nic":  # a device of its own
-                named = attachment.port or port.label, "" if kinds.options.gpus_per_node else port.label, port.address
-                guid = attachment.guid if kinds.options.guids else ""
-                label = "|".join(name for name in dict.fromkeys((*named, guid)) if name)
-                nics[device, label].append(place[attachment.switch])
+                names = [attachment.port or port.label, *((port.label,) if not kinds.options.gpus_per_node else ())]
+                names += [port.address, attachment.guid] if kinds.options.addresses else []
+                label = "|".join(name for name in dict.fromkeys(names) if name)
+                nics.append(Nic(device, place[attachment.switch].family, label))
     unknown = [cable for cable in fabric.cables if cable[2] is None]
     given = kinds.options.rates.get("uplink")
     if unknown and given is None:
@@ -183,7 +183,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
         merge_wires(wires),
         dropped=tuple(dropped),
         assumed="; ".join(text for text in (fabric.assumed, said) if text),
-        nics=_nics_of(nics),
+        nics=tuple(nics),
     )
 
 
@@ -381,7 +381,6 @@ def switched_groups(found: HostGroups) -> Fabric:
 def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) -> Machine:
     """NIC k of each host of a ring or torus cabled to NIC k of its neighbours. insides: of the hosts in order."""
     group = found.groups[0]
-    nics: dict[tuple[Device, str], list[Device]] = defaultdict(list)
     if len({len(inside.ports) for inside in insides}) > 1:
         raise flaw("--joined-by nic needs as many NICs in each node")
     wires: list[Wire] = []
@@ -391,18 +390,7 @@ def cabled_groups(found: HostGroups, insides: Sequence[Inside], kinds: Kinds) ->
             if not known:
                 raise option_error(f"no bandwidth is known of the NICs of {group.hosts[a]}", "give it: -D nic=400Gb/s")
             kind = kinds.name("nic", min(known), "a cable from a NIC to that of the next host", _CABLE_LATENCY)
-            ends = port.device._replace(node=a), other.device._replace(node=b)
-            wires.append(Wire(*ends, kind))
-            for end, far, label in ((*ends, port.label), (*ends[::-1], other.label)):
-                if end.family != "nic":
-                    nics[end, label].append(far)
+            wires.append(Wire(port.device._replace(node=a), other.device._replace(node=b), kind))
     nodes = tuple(replace(inside.node, label=host) for inside, host in zip(insides, group.hosts, strict=True))
     dropped = dict.fromkeys([*(text for inside in insides for text in inside.dropped), *found.dropped])
-    return Machine(
-        tuple(kinds.found.values()), nodes, (), merge_wires(wires), dropped=tuple(dropped), nics=_nics_of(nics)
-    )
-
-
-def _nics_of(cables: Mapping[tuple[Device, str], Sequence[Device]]) -> tuple[Nic, ...]:
-    """The NICs, with what the cables of each lead to. cables: by GPU and label of the NIC."""
-    return tuple(Nic(device, tuple(dict.fromkeys(far)), label) for (device, label), far in cables.items())
+    return Machine(tuple(kinds.found.values()), nodes, (), merge_wires(wires), dropped=tuple(dropped))

@@ -96,7 +96,7 @@ def _loops_of_torus(pairs: Sequence[Pair]) -> list[Loop] | None:
     ups, downs = {b - a for a, b in edges if b > a}, {b - a for a, b in edges if b < a}
     if len(ups) * (len(downs) + 1) > MOST_TRIED:
         return None
-    names = variables(tail, NAMES[1:])
+    names = _names(tail, NAMES[1:])
     ranges, rest = (("i", f"0..{count}"), *_ranges(tail, names)), _expressions(tail, names)
     written: list[Loop] = []
     for step in sorted(ups):
@@ -120,12 +120,12 @@ def _one_loop(pairs: Sequence[Pair]) -> Loop | None:
     box = _box(list(of_source))
     if box is None:
         return _triangle(of_source)
-    names = variables(box, NAMES)
+    names = _names(box, NAMES)
     if all(len(targets) == 1 for targets in of_source.values()):
         values = [(source, targets[0]) for source, targets in of_source.items()]
         columns = range(len(values[0][1]))
         wanted = [[(source, target[column]) for source, target in values] for column in columns]
-        texts = [next(value_formulas(column, box, names), None) for column in wanted]
+        texts = [next(_value_formulas(column, box, names), None) for column in wanted]
         formulas = tuple(text for text in texts if text is not None)
         if len(formulas) < len(texts):
             return _of_a_table(values, box, names)
@@ -142,7 +142,7 @@ def _box(indices: Sequence[Index]) -> list[range] | None:
     return box if size == len(set(indices)) else None
 
 
-def variables(box: Sequence[range], names: Sequence[str]) -> list[str]:
+def _names(box: Sequence[range], names: Sequence[str]) -> list[str]:
     """A variable for each range; "" if it has one value only."""
     free = iter(names)
     return [next(free) if len(span) > 1 else "" for span in box]
@@ -173,7 +173,7 @@ def _of_a_table(values: Sequence[Pair], box: Sequence[range], names: Sequence[st
     return None
 
 
-def value_formulas(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
+def _value_formulas(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> Iterator[str]:
     """Expressions that have the wanted value for each source."""
     first = wanted[0][1]
     if all(value == first for _, value in wanted):
@@ -216,7 +216,7 @@ def _every_pair(of_source: dict[Index, list[Index]], box: list[range], names: Se
     other = _box(list(targets))
     if other is None:
         return None
-    free = variables(other, [name for name in NAMES if name not in names])
+    free = _names(other, [name for name in NAMES if name not in names])
     loop = Loop(_ranges(box, names) + _ranges(other, free), _expressions(box, names), _expressions(other, free))
     if all(len(heads) == len(targets) for heads in of_source.values()):
         return loop
@@ -239,24 +239,7 @@ def _triangle(of_source: dict[Index, list[Index]]) -> Loop | None:
         return None
     if any(position[target] <= position[source] for source, heads in of_source.items() for target in heads):
         return None
-    first, second = variables(box, NAMES[:1]), variables(box, NAMES[1:2])
+    first, second = _names(box, NAMES[:1]), _names(box, NAMES[1:2])
     start, stop = next((span.start, span.stop) for span in box if len(span) > 1)
     ranges = (("i", f"{start}..{stop}"), ("j", f"i + 1..{stop}"))
     return Loop(ranges, _expressions(box, first), _expressions(box, second))
-
-
-def table_formula(wanted: Sequence[tuple[Index, int]], box: Sequence[range], names: Sequence[str]) -> str:
-    """An expression of all variables of a box that has the wanted value for each index: a formula, else a list.
-
-    wanted: in row-major order.
-    """
-    formula = next(value_formulas(wanted, box, names), None)
-    if formula is not None:
-        return formula
-    values = [value for _, value in wanted]
-    outer, inner = (f"{name} - {span.start}" if span.start else name for name, span in zip(names, box, strict=True))
-    count = len(box[1])
-    rows = [values[k : k + count] for k in range(0, len(values), count)]
-    if all(row == rows[0] for row in rows):
-        return f"{rows[0]}[{inner}]"
-    return f"{rows}[{outer}][{inner}]"

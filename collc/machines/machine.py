@@ -77,12 +77,12 @@ class Node:
 
 
 class Nic(NamedTuple):
-    """The cables of a NIC that is no device of its own: from a GPU to switches, or to a GPU of another node. label: its
-    names, with | between them.
+    """A NIC that is no device of its own. gpu: which has it alone. tier: the family of the switches that it is cabled
+    to. label: its names, with | between them.
     """
 
-    source: Device
-    targets: tuple[Device, ...]
+    gpu: Device
+    tier: str
     label: str
 
 

@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
 from collc.base.units import decimal, format_rate, format_time
 from collc.base.wording import in_one_line, phrase
-from collc.machines.loops import Index, Pair, loops, table_formula
-from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Nic, Node, Wire
+from collc.machines.loops import Index, Pair, loops
+from collc.machines.machine import SHARED_PART, Device, Family, LinkKind, Machine, Node, Wire
 from collc.source.formatting.format import format_source
 from collc.source.formatting.layout import WIDTH
 from collc.source.host_lists import compressed_hosts, is_host_range
@@ -56,9 +55,8 @@ def program_text(
         labels = _labels([machine.nodes[at].label for at in group.positions])
         lines.append(f"use {group.template} as {group.copy}{count}{labels}")
     counts = {(group.copy, family.name): family.count for group in groups for family in group.node.families}
-    counts |= {("", family.name): family.count for family in machine.families}
     lines += _body(machine.families, machine.wires, place, counts)
-    lines += [*_node_parts(groups), *_nic_parts(machine, groups, place, counts), "}"]
+    lines += [*_node_parts(groups), *_nic_parts(machine, groups), "}"]
     tables = [line for line in lines if line.startswith(_ROWS)]
     lines = [_ROWS if line.startswith(_ROWS) else line for line in lines]
     first, *others = format_source(SourceFile(f"{name}.coll", "\n".join(lines) + "\n")).split(f"    {_ROWS}\n")
@@ -245,77 +243,18 @@ def _node_parts(groups: Sequence[_Copies]) -> Iterator[str]:
         base = after
 
 
-def _nic_parts(machine: Machine, groups: Sequence[_Copies], place: _Places, counts: _Counts) -> Iterator[str]:
-    """The NICs as parts that fail as one, by node and number; a statement for nodes that are linked alike."""
-    of_node: dict[int, list[Nic]] = defaultdict(list)
-    for nic in machine.nics:
-        of_node[nic.source.node].append(nic)
-    alike: dict[tuple[object, ...], list[tuple[int, list[Nic]]]] = defaultdict(list)
-    for number, node in enumerate(node for group in groups for node in group.positions):
-        nics = of_node[node]
-        texts = tuple(dict.fromkeys(_ends(nic, place, counts)[0] for nic in nics))
-        key = len(nics), texts if len(texts) == 1 else number
-        alike[key].append((number, nics))
-    for nodes in alike.values():
-        runs = [[nodes[0]]]
-        for one in nodes[1:]:
-            if one[0] == runs[-1][-1][0] + 1:
-                runs[-1].append(one)
-            else:
-                runs.append([one])
-        for run in runs:
-            yield from _nic_statements(run, place, counts)
-
-
-def _nic_statements(nodes: Sequence[tuple[int, Sequence[Nic]]], place: _Places, counts: _Counts) -> Iterator[str]:
-    """The statements for the NICs of consecutive nodes: one, or one for each run of nodes with the same switches, or
-    one for each NIC of a node that has unlike ones.
-    """
-    ends = [[_ends(nic, place, counts) for nic in nics] for _, nics in nodes]
-    if not ends[0]:
-        return
-    if len({text for row in ends for text, _ in row}) > 1:
-        ((number, nics),) = nodes
-        for k, (nic, (text, index)) in enumerate(zip(nics, ends[0], strict=True)):
-            links = text.format(*index)
-            yield f"part nic[n in {number}..{number + 1}, i in {k}..{k + 1}] = {{ {links} }}{_labels([nic.label])}"
-        return
-    text, first = ends[0][0][0], nodes[0][0]
-    keys = [(first + n, i) for n, row in enumerate(ends) for i in range(len(row))]
-    box = [range(first, first + len(nodes)), range(len(ends[0]))]
-    columns = [
-        [*zip(keys, column, strict=True)] for column in zip(*(own for row in ends for _, own in row), strict=True)
-    ]
-    formulas = [table_formula(column, box, ("n", "i")) for column in columns]
-    runs = [0, *(k for k in range(1, len(nodes)) if not _alike(ends[k - 1], ends[k])), len(nodes)]
-    if any("], [" in formula for formula in formulas) and len(runs) <= len(nodes) // 2:
-        for start, stop in pairwise(runs):
-            yield from _nic_statements(nodes[start:stop], place, counts)
-        return
-    ranges = f"n in {first}..{first + len(nodes)}, i in 0..{len(ends[0])}"
-    nics = [nic for _, own in nodes for nic in own]
-    yield f"part nic[{ranges}] = {{ {text.format(*formulas)} }}{_nic_labels(nics, len(ends[0]))}"
-
-
-def _alike(one: Sequence[tuple[str, Index]], other: Sequence[tuple[str, Index]]) -> bool:
-    """Whether the NICs of two nodes have the same switches: all indices are equal, the first of each NIC apart."""
-    return [index[1:] for _, index in one] == [index[1:] for _, index in other]
-
-
-def _ends(nic: Nic, place: _Places, counts: _Counts) -> tuple[str, Index]:
-    """The links of a NIC as text with {} for each index, and these indices."""
-    source, index = _reference(nic.source, place, counts)
-    links: list[str] = []
-    indices: list[int] = []
-    for target in nic.targets:
-        name, own = _reference(target, place, counts)
-        links.append(f"link {source} <-> {name}")
-        indices += (*index, *own)
-    return ", ".join(links), tuple(indices)
-
-
-def _nic_labels(nics: Sequence[Nic], count: int) -> str:
-    """The labels of NICs; those of one node, if they are the same in all of them. count: NICs of a node."""
-    labels = [nic.label for nic in nics]
-    same = labels == labels[:count] * (len(labels) // count)
-    return _labels(labels[:count]) if same else _labels(labels)
+def _nic_parts(machine: Machine, groups: Sequence[_Copies]) -> Iterator[str]:
+    """The NICs as parts that fail as one, by node and GPU: all links of the GPU to switches of the fabric."""
+    names = {(nic.gpu.node, nic.gpu.number): nic.label for nic in machine.nics}
+    tiers = [family for family in machine.families if family.name in {nic.tier for nic in machine.nics}]
+    base = 0
+    for group in groups if tiers else ():
+        gpus = next(family.count for family in group.node.families if family.name == "gpu")
+        many, after = len(group.positions) > 1, base + len(group.positions)
+        copy = f"{group.copy}[n - {base}]" if many and base else f"{group.copy}[n]" if many else group.copy
+        gpu = f"{copy}.gpu[i]" if gpus > 1 else f"{copy}.gpu"
+        links = ", ".join(f"link {gpu} <-> {tier.name}{'[*]' if tier.count > 1 else ''}" for tier in tiers)
+        labels = [names.get((node, number), "") for node in group.positions for number in range(gpus)]
+        labels = labels[:gpus] if labels == labels[:gpus] * len(group.positions) else labels
+        yield f"part nic[n in {base}..{after}, i in 0..{gpus}] = {{ {links} }}{_labels(labels)}"
+        base = after

@@ -8,7 +8,6 @@ import pytest
 
 from collc.application.fallbacks.long_run import (
     RESTART,
-    SECONDS,
     Event,
     FailingParts,
     LongRun,
@@ -18,7 +17,7 @@ from collc.application.fallbacks.long_run import (
     State,
 )
 from collc.application.fallbacks.lost_bandwidth import lost_shares, ring_state, split_state
-from collc.application.fallbacks.published_rates import DAYS, GPUS, NODE, RATES, FailureRates, start_times
+from collc.application.fallbacks.published_rates import LLAMA, RATES, FailureRates, start_times
 from collc.base.diagnostics import SourceFile
 from collc.source.elaboration.elaborate import load_program
 
@@ -37,14 +36,17 @@ COPIES = 10**9  # so that no two failures are in one network
 START, JOIN, STOP = 5000.0, 70.0, 30.0
 
 
-def long_run(gpus: int = 100, days: float = DAYS) -> LongRun:
-    return LongRun(PARTS, gpus, days, START, JOIN)
+DAY = 86_400.0
+
+
+def long_run(gpus: int = 100, seconds: float = LLAMA.seconds) -> LongRun:
+    return LongRun(PARTS, gpus, seconds, START, JOIN)
 
 
 def test_the_means_are_those_of_closed_formulas() -> None:
-    expected = RATES_BY_HAND.count(1000 * NODE, DAYS)
-    runs = RandomFailures(PARTS, RATES_BY_HAND, COPIES, DAYS, 0).runs(expected)
-    rate, spare = expected / DAYS, START / SECONDS
+    expected = RATES_BY_HAND.count(1000 * LLAMA.node, LLAMA.seconds)
+    runs = RandomFailures(PARTS, RATES_BY_HAND, COPIES, LLAMA.seconds).runs(expected)
+    rate, spare, whole = expected / LLAMA.seconds, START, LLAMA.seconds
     restart = long_run().losses(runs, RESTART)
     within = 4 * math.sqrt(expected / len(runs))
     assert restart.failures == restart.restarts == pytest.approx(expected, abs=within)
@@ -55,20 +57,20 @@ def test_the_means_are_those_of_closed_formulas() -> None:
 
     planned, everything = rate * (1 - others), rate
     # A run is slower if the last failure, which had a plan, is less than a spare's start ago.
-    slow = (1 - others) * (DAYS * (1 - math.exp(-everything * spare)))
+    slow = (1 - others) * (whole * (1 - math.exp(-everything * spare)))
     edge = (1 - others) * (spare * math.exp(-everything * spare) - (1 - math.exp(-everything * spare)) / everything)
     assert always.slower == pytest.approx(0.5 * (slow + edge), rel=0.01)
-    joins = planned * (DAYS - spare) * math.exp(-everything * spare)  # no failure follows while the spare starts
-    seconds = planned * DAYS * STOP + joins * JOIN + everything * others * DAYS * START
-    assert always.stalled * SECONDS == pytest.approx(seconds, rel=0.01)
+    joins = planned * (whole - spare) * math.exp(-everything * spare)  # no failure follows while the spare starts
+    seconds = planned * whole * STOP + joins * JOIN + everything * others * whole * START
+    assert always.stalled == pytest.approx(seconds, rel=0.01)
 
 
 def test_runs_with_a_number_of_failures() -> None:
-    random = RandomFailures(PARTS, RATES_BY_HAND, 3, DAYS, 7)
+    random = RandomFailures(PARTS, RATES_BY_HAND, 3, LLAMA.seconds, seed=7)
     runs = random.runs_with(30)
     assert runs == random.runs_with(30)
     assert {len(events) for events in runs} == {30}
-    assert all(events == sorted(events, key=lambda event: event.at) for events in runs)
+    assert all(events == sorted(events, key=lambda event: event.time) for events in runs)
     assert {event.copy for events in runs for event in events} == {0, 1, 2}
     parts = [event.part for events in runs for event in events]
     for part, share in ((NIC, 0.2), (OTHER, 0.2), (GPU, 0.3), (HOST, 0.1), (None, 0.2)):
@@ -84,11 +86,11 @@ def losses(*events: tuple[float, int, str | None]) -> Losses:
         frozenset({GPU}): State(1.0, 1),
         frozenset({HOST}): State(1.0, 2),
     }
-    run = [Event(*event) for event in events]
-    return long_run(days=10).losses([run, run], Recovery("plans", STOP, plans.get))
+    run = [Event(at * DAY, copy, part) for at, copy, part in events]
+    return long_run(seconds=10 * DAY).losses([run, run], Recovery("plans", STOP, plans.get))
 
 
-SPARE = START / SECONDS
+SPARE = START / DAY
 
 
 @pytest.mark.parametrize(
@@ -119,17 +121,17 @@ def test_runs_by_hand(
 ) -> None:
     found = losses(*events)
     assert (found.restarts, found.error) == (restarts, 0)
-    assert (found.stalled * SECONDS, found.slower, found.missing) == pytest.approx((seconds, slower, missing))
-    assert found.as_json(10)["slowdown"] == pytest.approx(1 + (seconds / SECONDS + slower + missing) / 10)
+    assert (found.stalled, found.slower, found.missing) == pytest.approx((seconds, slower * DAY, missing * DAY))
+    assert found.as_json(10 * DAY)["slowdown"] == pytest.approx(1 + (seconds / DAY + slower + missing) / 10)
 
 
 def test_the_published_rates() -> None:
     llama = RATES[0]
-    assert llama.count(GPUS, DAYS) == pytest.approx(419)
+    assert llama.count(LLAMA.gpus, LLAMA.seconds) == pytest.approx(419)
     assert llama.shares[0] * 419 == pytest.approx(42)
     assert all(sum(rates.shares) == pytest.approx(1) for rates in RATES)
-    assert RATES[3].count(GPUS, 30) == pytest.approx(16_384 * 0.00057)  # of one link for each GPU
-    assert 24 / RATES[2].count(GPUS, 1) == pytest.approx(1.8, abs=0.01)  # hours between failures, as printed
+    assert RATES[3].count(LLAMA.gpus, 30 * DAY) == pytest.approx(16_384 * 0.00057)  # of one link for each GPU
+    assert 24 / RATES[2].count(LLAMA.gpus, DAY) == pytest.approx(1.8, abs=0.01)  # hours between failures, as printed
     assert [start_times(gpus).restart for gpus in (8, 16_384, 20_000, 200_000)] == [200, 200, 600, 900]
 
 

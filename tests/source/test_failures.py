@@ -227,6 +227,7 @@ def test_algorithms_of_the_library_run_with_the_members_that_are_left() -> None:
 
 
 REPEATED = """
+import std.collectives
 topology inside { npu gpu[2] switch s for i in 0..2 { link gpu[i] <-> s (bandwidth: 100GB/s, latency: 1us) } }
 topology pod {
     use inside as node0[2] labels "n[0-1]"

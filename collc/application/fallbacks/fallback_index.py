@@ -227,7 +227,7 @@ def _without_label(failures: Data, name: str) -> str:
     for same in (str, _address):
         end = f"{host}{slash}{same(own)}"
         known = [(*alias.rpartition("/"), part) for alias, part in aliases.items()]
-        ends = {part for at, sign, last, part in known if end in (f"{at}{sign}{same(last)}", same(last))}
+        ends = {part for start, sign, last, part in known if end in (f"{start}{sign}{same(last)}", same(last))}
         if len(ends) == 1:
             return ends.pop()
     return name

@@ -17,14 +17,6 @@ from typing import Final, NamedTuple
 
 from collc.application.fallbacks.published_rates import CAUSES, Cause, FailureRates
 
-SECONDS: Final = 86_400
-"""Of a day."""
-
-FAILURES: Final = 5000
-"""Failures in all runs together of which means are taken, or more."""
-
-LEAST_RUNS: Final = 20
-
 
 class State(NamedTuple):
     """How a run goes on without some parts. slowdown: of communication, 1 for none. lost: GPUs that it lacks."""
@@ -72,55 +64,59 @@ class FailingParts:
 
 
 class Event(NamedTuple):
-    """A failure. at: when, in days. copy: in which copy of the network. part: what fails; None: something else."""
+    """A failure. time: in seconds. copy: in which copy of the network. part: what fails; None: something else."""
 
-    at: float
+    time: float
     copy: int
     part: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class RandomFailures:
-    """Draws runs of some days on some copies of a network, with the causes of published rates."""
+    """Draws runs of some seconds on some copies of a network, with the causes of published rates.
+
+    enough: failures in all runs together, at least.
+    """
 
     parts: FailingParts
     rates: FailureRates
     copies: int
-    days: float
-    seed: int
+    seconds: float
+    seed: int = 0
+    enough: int = 5000
 
     def runs(self, expected: float) -> list[list[Event]]:
         """Runs with this number of failures on average, each in order of time."""
         random, runs = Random(self.seed), list[list[Event]]()
-        for _ in range(_count_runs(expected)):
-            times, at = list[float](), 0.0
-            while (at := at - math.log(1 - random.random()) / expected) < 1:
-                times.append(at)
-            runs.append([self._event(at, random) for at in times])
+        for _ in range(self._count_runs(expected)):
+            times, share = list[float](), 0.0
+            while (share := share - math.log(1 - random.random()) / expected) < 1:
+                times.append(share)
+            runs.append([self._event(share, random) for share in times])
         return runs
 
     def runs_with(self, failures: int) -> list[list[Event]]:
         """Runs with this number of failures each."""
         random = Random(self.seed)
         return [
-            [self._event(at, random) for at in sorted(random.random() for _ in range(failures))]
-            for _ in range(_count_runs(failures))
+            [self._event(share, random) for share in sorted(random.random() for _ in range(failures))]
+            for _ in range(self._count_runs(failures))
         ]
 
-    def _event(self, at: float, random: Random) -> Event:
+    def _event(self, share: float, random: Random) -> Event:
         (cause,) = random.choices(CAUSES, cum_weights=self.rates.cumulated)
         names = self.parts.causes.get(cause, ())
         copy, part = int(random.random() * self.copies), int(random.random() * len(names))
-        return Event(at * self.days, copy, names[part] if names else None)
+        return Event(share * self.seconds, copy, names[part] if names else None)
 
-
-def _count_runs(failures: float) -> int:
-    return max(LEAST_RUNS, math.ceil(FAILURES / max(failures, 1)))
+    def _count_runs(self, failures: float) -> int:
+        """Runs with this number of failures each; 20 or more, for the standard error of their mean."""
+        return max(20, math.ceil(self.enough / max(failures, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Means over runs. failures, restarts: their numbers. stalled, slower, missing: the losses in days.
+    """Means over runs. failures, restarts: their numbers. stalled, slower, missing: the losses in seconds.
 
     error: the standard error of the sum of the losses.
     """
@@ -134,25 +130,25 @@ class Losses:
 
     @property
     def total(self) -> float:
-        """All losses, in days."""
+        """All losses, in seconds."""
         return self.stalled + self.slower + self.missing
 
-    def as_json(self, days: float) -> dict[str, float]:
-        """The numbers, with the slowdown of the whole run of some days."""
+    def as_json(self, seconds: float) -> dict[str, float]:
+        """The numbers, with the slowdown of the whole run of some seconds."""
         numbers = {name: getattr(self, name) for name in ("failures", "restarts")}
-        numbers |= {f"{name}_days": getattr(self, name) for name in ("stalled", "slower", "missing", "error")}
-        return {"slowdown": 1 + self.total / days, **numbers}
+        numbers |= {f"{name}_seconds": getattr(self, name) for name in ("stalled", "slower", "missing", "error")}
+        return {"slowdown": 1 + self.total / seconds, **numbers}
 
 
 @dataclass(slots=True)
 class LongRun:
-    """A run of some days on some GPUs, in lockstep. start, join: seconds until a job or a spare runs, and until a spare
-    that runs has joined the others.
+    """A run of some seconds on some GPUs, in lockstep. start, join: seconds until a job or a spare runs, and until a
+    spare that runs has joined the others.
     """
 
     parts: FailingParts
     gpus: int
-    days: float
+    seconds: float
     start: float
     join: float
     _after: dict[tuple[str, frozenset[str], str], tuple[frozenset[str], State | None]] = field(
@@ -167,31 +163,31 @@ class LongRun:
         return Losses(fmean(map(len, runs)), restarts, stalled, slower, missing, error)
 
     def _losses_of(self, events: Sequence[Event], recovery: Recovery) -> tuple[float, float, float, float]:
-        """Of one run: restarts, and days for which it stands still, more communication takes, and GPUs are missing."""
+        """Of one run: restarts, and seconds of standstill, of more communication, and of all GPUs that are missing."""
         failed, since, back = dict[int, tuple[frozenset[str], State]](), 0.0, 0.0
         restarts, stalled, slower, missing = 0, 0.0, 0.0, 0.0
-        for at, copy, part in (*events, Event(self.days, 0, None)):
+        for time, copy, part in (*events, Event(self.seconds, 0, None)):
             if failed:
-                lasted = min(at, back) - since
+                lasted = min(time, back) - since
                 slower += (max(state.slowdown for _, state in failed.values()) - 1) * lasted
                 missing += sum(state.lost for _, state in failed.values()) / self.gpus * lasted
-                since = at
-                if at >= back:
+                since = time
+                if time >= back:
                     failed.clear()
                     stalled += self.join
-            if at == self.days:
+            if time == self.seconds:
                 break
             own = failed[copy][0] if copy in failed else frozenset[str]()
-            found, after = (own, None) if part is None else self._next(recovery, own, part)
+            dead, after = (own, None) if part is None else self._next(recovery, own, part)
             if after is None:
                 restarts += 1
                 stalled += self.start
                 failed.clear()
-            elif found != own:
+            elif dead != own:
                 stalled += recovery.seconds
-                failed[copy] = found, after
-                since, back = at, at + self.start / SECONDS
-        return restarts, stalled / SECONDS, slower, missing
+                failed[copy] = dead, after
+                since, back = time, time + self.start
+        return restarts, stalled, slower, missing
 
     def _next(self, recovery: Recovery, failed: frozenset[str], part: str) -> tuple[frozenset[str], State | None]:
         """What has failed after one more failure, and how the run goes on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import accumulate
 from typing import Final, Literal
 
@@ -17,12 +18,23 @@ Cause = Literal["network", "gpu", "node", "other"]
 CAUSES: Final[Sequence[Cause]] = ("network", "gpu", "node", "other")
 """A NIC, a cable or a switch; one GPU; a host with all its GPUs; what no plan helps with, as software."""
 
-DAYS: Final = 54
-GPUS: Final = 16_384
-"""Of the published run of Llama 3."""
 
-NODE: Final = 8
-"""GPUs of a node in the published numbers."""
+@dataclass(frozen=True, slots=True)
+class PublishedRun:
+    """A run of some days on some GPUs, of which each node has the same number."""
+
+    days: int
+    gpus: int
+    node: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return timedelta(self.days).total_seconds()
+
+
+LLAMA: Final = PublishedRun(days=54, gpus=16_384, node=8)
+"""The run of Llama 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +51,25 @@ class FailureRates:
         """For each cause, the share of it and of those before."""
         return [*accumulate(self.shares)]
 
-    def count(self, gpus: int, days: float) -> float:
-        """The failures of some GPUs that are expected in some days."""
-        return self.daily / 1000 * gpus / NODE * days
+    def count(self, gpus: int, seconds: float) -> float:
+        """The failures of some GPUs that are expected in some time."""
+        return self.daily / 1000 * gpus / LLAMA.node * seconds / timedelta(1).total_seconds()
 
 
-_LLAMA: Final = (
+_CAUSES: Final = (
     35 + 7,  # switch or cable, NIC
     148 + 72 + 19 + 17 + 6 + 6,  # GPU, HBM3, SRAM, GPU processor, silent data corruption, thermal
     32 + 3 + 3 + 2 + 2 + 2 + 2,  # maintenance, SSD, power, chassis, IO board, CPU, memory
     54 + 7 + 2,  # software, NCCL watchdog, dependency
 )
-_TOTAL: Final = sum(_LLAMA)
-_LLAMA_SHARES: Final = tuple(count / _TOTAL for count in _LLAMA)
+_TOTAL: Final = sum(_CAUSES)
+_LLAMA_SHARES: Final = tuple(count / _TOTAL for count in _CAUSES)
 
 RATES: Final[Sequence[FailureRates]] = (
     FailureRates(
         "Llama 3",
-        f"{_TOTAL} interruptions of {GPUS:,} H100 in {DAYS} days (arXiv 2407.21783, table 5)",
-        _TOTAL / DAYS / (GPUS / NODE) * 1000,
+        f"{_TOTAL} interruptions of {LLAMA.gpus:,} H100 in {LLAMA.days} days (arXiv 2407.21783, table 5)",
+        _TOTAL / LLAMA.days / (LLAMA.gpus / LLAMA.node) * 1000,
         _LLAMA_SHARES,
     ),
     FailureRates(
@@ -71,7 +83,7 @@ RATES: Final[Sequence[FailureRates]] = (
     FailureRates(
         "HPN",
         "0.057 % of the links between NIC and switch a month, and nothing else (SIGCOMM 2024, 2.3)",
-        0.00057 / 30 * NODE * 1000,
+        0.00057 / 30 * LLAMA.node * 1000,
         (1.0, 0.0, 0.0, 0.0),
     ),
 )
@@ -80,11 +92,14 @@ RATES: Final[Sequence[FailureRates]] = (
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
-    """Up to some GPUs: seconds until a new communicator works, and until a job runs again after a cold restart."""
+    """Up to some GPUs: seconds until a new communicator works, until a job runs again after a cold restart, and until
+    NCCL has moved the traffic of a dead port to another one, its timeout for acknowledgements.
+    """
 
     gpus: int
     communicator: float
     restart: float
+    failover: float = 5
 
 
 STARTS: Final[Sequence[StartTimes]] = (
@@ -92,10 +107,7 @@ STARTS: Final[Sequence[StartTimes]] = (
     StartTimes(65_536, 100, 600),
     StartTimes(98_304, 200, 900),
 )
-"""FT-HSDP, figure 2."""
-
-FAILOVER: Final = 5.0
-"""Seconds after which NCCL has moved the traffic of a dead port to another one: its timeout for acknowledgements."""
+"""FT-HSDP, figure 2; the failover is NCCL's."""
 
 
 def start_times(gpus: int) -> StartTimes:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from collc.application.fallbacks.fallback_index import JOIN, FallbackIndex, network_file
 from collc.application.fallbacks.long_run import (
-    FAILURES,
     RESTART,
     Event,
     FailingParts,
@@ -21,9 +20,7 @@ from collc.application.fallbacks.long_run import (
     State,
 )
 from collc.application.fallbacks.lost_bandwidth import lost_shares, ring_state, split_state
-from collc.application.fallbacks.published_rates import DAYS, FAILOVER, GPUS, RATES, Cause, FailureRates, start_times
-from collc.application.settings import Progress
-from collc.application.show.showing import ShowSettings, Subjects, check_settings
+from collc.application.fallbacks.published_rates import LLAMA, RATES, Cause, FailureRates, start_times
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time
@@ -35,12 +32,6 @@ from collc.pictures.picture import Picture
 from collc.ten.binary import read_module
 from collc.ten.network import Network
 from collc.ten.parts import Part
-
-SEED: Final = 0
-"""Of the failures of all runs."""
-
-MOST_POINTS: Final = 8
-"""Numbers of failures for which a picture has a point."""
 
 _COLORED: Final = (
     "Each class of failures of one part has a colour. Classes of several parts at once are in the table below."
@@ -100,7 +91,7 @@ class FallbackSubject:
     @property
     def copies(self) -> int:
         """How many networks like this one a run like that of Llama 3 has."""
-        return max(1, round(GPUS / len(self.network.npus)))
+        return max(1, round(LLAMA.gpus / len(self.network.npus)))
 
     @property
     def gpus(self) -> int:
@@ -163,7 +154,7 @@ class FallbackSubject:
     def long_run(self) -> LongRun:
         """A run on all GPUs of the network."""
         times = start_times(self.gpus)
-        return LongRun(self.failing, self.gpus, DAYS, times.restart, times.communicator)
+        return LongRun(self.failing, self.gpus, LLAMA.seconds, times.restart, times.communicator)
 
     def recoveries(self, schedule: Mapping[str, Any]) -> list[Recovery]:
         """What can be done about failures: fallbacks, a ring, R2CCL's formula for All-Reduces, restarts."""
@@ -176,13 +167,13 @@ class FallbackSubject:
                 return None
             return State(max(1.0, plan.of_undamaged), plan.lost)  # fewer GPUs do less work, too
 
-        shares = self._lost_shares
+        shares, times = self._lost_shares, start_times(self.gpus)
         recoveries = [
-            Recovery("fallbacks", start_times(self.gpus).communicator, after),
-            Recovery("ring", FAILOVER, ring_state(shares, self.lost)),
+            Recovery("fallbacks", times.communicator, after),
+            Recovery("ring", times.failover, ring_state(shares, self.lost)),
         ]
         if schedule["collectives"] == ["all_reduce"]:
-            recoveries.append(Recovery("R2CCL", FAILOVER, split_state(shares, self.lost)))
+            recoveries.append(Recovery("R2CCL", times.failover, split_state(shares, self.lost)))
         return [*recoveries, RESTART]
 
     @cached_property
@@ -190,21 +181,21 @@ class FallbackSubject:
         return lost_shares(self.network, [*self.parts.values()])
 
     def _random(self, rates: FailureRates) -> RandomFailures:
-        return RandomFailures(self.failing, rates, self.copies, DAYS, SEED)
+        return RandomFailures(self.failing, rates, self.copies, LLAMA.seconds)
 
     @cached_property
     def _runs(self) -> list[tuple[FailureRates, list[list[Event]]]]:
-        return [(rates, self._random(rates).runs(rates.count(self.gpus, DAYS))) for rates in RATES]
+        return [(rates, self._random(rates).runs(rates.count(self.gpus, LLAMA.seconds))) for rates in RATES]
 
     @cached_property
     def _counted_runs(self) -> list[tuple[int, list[list[Event]]]]:
         """Runs with some numbers of failures, up to twice the expected number."""
-        expected, random = RATES[0].count(self.gpus, DAYS), self._random(RATES[0])
-        counts = [round(2 * expected * k / MOST_POINTS) for k in range(MOST_POINTS + 1)]
+        expected, random = RATES[0].count(self.gpus, LLAMA.seconds), self._random(RATES[0])
+        counts = [round(expected * k / 4) for k in range(9)]
         return [(count, random.runs_with(count)) for count in counts]
 
     def costs(self, schedule: Mapping[str, Any]) -> list[CostRow]:
-        """What failures cost in `DAYS` days at each of the published rates, with each recovery."""
+        """What failures cost in the time of Llama 3's run at each of the published rates, with each recovery."""
         return [
             CostRow(rates, each.name, self.long_run.losses(runs, each))
             for rates, runs in self._runs
@@ -226,11 +217,13 @@ class FallbackSubject:
                 "time_ps": schedule["time_ps"],
                 "plans": records_of(PLAN_COLUMNS, self.plans(schedule)),
                 "costs": [
-                    {"rates": row.rates.name, "recovery": row.recovery, **row.losses.as_json(DAYS)}
+                    {"rates": row.rates.name, "recovery": row.recovery, **row.losses.as_json(LLAMA.seconds)}
                     for row in self.costs(schedule)
                 ],
                 "by_failures": {
-                    name: [{"failures": count, "slowdown": 1 + losses.total / DAYS} for count, losses in points]
+                    name: [
+                        {"failures": count, "slowdown": 1 + losses.total / LLAMA.seconds} for count, losses in points
+                    ]
                     for name, points in self.by_failures(schedule).items()
                 },
             }
@@ -240,7 +233,7 @@ class FallbackSubject:
             "network": self.network.name,
             "copies": self.copies,
             "gpus": self.gpus,
-            "days": DAYS,
+            "days": LLAMA.days,
             "schedules": schedules,
         }
 
@@ -266,8 +259,8 @@ def _unbroken(name: str) -> str:
     return name.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
-def _hours(days: float) -> str:
-    return f"{days * 24:.3g} h" if days else "0"
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.3g} h" if seconds else "0"
 
 
 COST_COLUMNS: Final[Sequence[Column[CostRow]]] = (
@@ -278,16 +271,9 @@ COST_COLUMNS: Final[Sequence[Column[CostRow]]] = (
     Column("standstill", "", lambda row: row.losses.stalled, _hours),
     Column("slower, at most", "", lambda row: row.losses.slower, _hours),
     Column("missing GPUs", "", lambda row: row.losses.missing, _hours),
-    Column("slowdown", "", lambda row: 1 + row.losses.total / DAYS, lambda mean: f"{mean:.5f}"),
-    Column("error", "", lambda row: row.losses.error / DAYS, lambda error: f"{error:.5f}"),
+    Column("slowdown", "", lambda row: 1 + row.losses.total / LLAMA.seconds, lambda mean: f"{mean:.5f}"),
+    Column("error", "", lambda row: row.losses.error / LLAMA.seconds, lambda error: f"{error:.5f}"),
 )
-
-
-def index_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
-    """The sets of failures of an index, fallbacks.json. Raises as `check_settings` and `fallback_subjects` do."""
-    check_settings(path, settings, own_network=True, schedules=True)
-    progress(None, f"simulating runs of {DAYS} days")
-    return Subjects(fallbacks=fallback_subjects(path, settings.schedule))
 
 
 def fallback_subjects(path: Path, schedule: str | None) -> tuple[FallbackSubject, ...]:
@@ -348,12 +334,12 @@ def failures_picture(subject: FallbackSubject) -> Picture:
 def _failures_chart(subject: FallbackSubject, schedule: Mapping[str, Any]) -> Picture:
     """The expected slowdown of a long run against the number of failures, for each recovery."""
     series = [
-        Series(name, [(count, 100 * losses.total / DAYS) for count, losses in points])
+        Series(name, [(count, 100 * losses.total / LLAMA.seconds) for count, losses in points])
         for name, points in subject.by_failures(schedule).items()
     ]
     return line_chart(
         series,
-        title=f"{schedule['name']}: slowdown of {DAYS} days against the number of failures",
+        title=f"{schedule['name']}: slowdown of {LLAMA.days} days against the number of failures",
         x=Axis("failures"),
         y=Axis("slowdown", text=lambda value: f"{number_label(value)} %"),
     )
@@ -393,10 +379,10 @@ def _schedule_blocks(subject: FallbackSubject, schedule: Mapping[str, Any]) -> l
     plans = subject.plans(schedule)
     columns = PLAN_COLUMNS if any(plan.reason for plan in plans) else PLAN_COLUMNS[:-1]
     caption = (
-        f"Runs of {DAYS} days with so many failures at random times, of the parts that failed in Llama 3's run, if all "
-        f"time is communication. {RATES[0].count(subject.gpus, DAYS):.0f} failures are expected."
+        f"Runs of {LLAMA.days} days with so many failures at random times, of the parts that failed in Llama 3's run, "
+        f"if all time is communication. {RATES[0].count(subject.gpus, LLAMA.seconds):.0f} failures are expected."
     )
-    run = f"{DAYS} days on {subject.gpus:,} GPUs, {plural(subject.copies, 'network')} like this one"
+    run = f"{LLAMA.days} days on {subject.gpus:,} GPUs, {plural(subject.copies, 'network')} like this one"
     return [
         table_of(columns, plans, f"{schedule['name']}: {format_time(schedule['time_ps'])} without failures"),
         Figure(_slowdown_chart(subject, schedule), _SLOWDOWNS),
@@ -416,8 +402,8 @@ def _model_blocks(subject: FallbackSubject) -> list[Block]:
         for each in RATES
     ]
     lines = [
-        f"A run of {DAYS} days on {subject.gpus:,} GPUs, about as many as Llama 3 was trained on. {subject.copies} "
-        "networks like this one wait for each other, so that the slowest sets the pace.",
+        f"A run of {LLAMA.days} days on {subject.gpus:,} GPUs, about as many as Llama 3 was trained on. "
+        f"{subject.copies} networks like this one wait for each other, so that the slowest sets the pace.",
         "Failures arrive at random, each of one part. Network: parts without NPUs, such as a NIC, a cable or a switch. "
         "GPU: parts of one NPU. Node: parts of several. All else ends in a restart, as do parts without a plan.",
         f"A restart takes {starts.restart:g} s (FT-HSDP, figure 2), with spares in the place of all that has failed. "
@@ -425,12 +411,12 @@ def _model_blocks(subject: FallbackSubject) -> list[Block]:
         f"With fallbacks, the run goes on after {starts.communicator:g} s, as long as a new communicator takes "
         f"(FT-HSDP, figure 2), if there is a plan for all that has failed in a network. {starts.restart:g} s later, "
         f"spares have started beside it and join, which takes {starts.communicator:g} s again.",
-        f"A ring goes on after {FAILOVER:g} s (NCCL's timeout for acknowledgements) until spares join, if no GPU is "
-        "lost: 1 / (1 - X) times slower, if a node has lost the share X of its bandwidth to others. R2CCL's All-Reduce "
-        "is max(2, 1 / (1 - X)) / 2 times slower (arXiv 2512.25059).",
+        f"A ring goes on after {starts.failover:g} s (NCCL's timeout for acknowledgements) until spares join, if no "
+        "GPU is lost: 1 / (1 - X) times slower, if a node has lost the share X of its bandwidth to others. R2CCL's "
+        "All-Reduce is max(2, 1 / (1 - X)) / 2 times slower (arXiv 2512.25059).",
         "Slower communication counts as if all time were communication, so that it is an upper bound. Missing GPUs "
         "count by their share of all.",
-        f"Means over runs with {FAILURES:,} failures together or more, seed {SEED}.",
+        "Means over runs with 5,000 failures together or more, with a fixed seed.",
     ]
     names = ("rates", "a day and 1,000 nodes", "network", "GPU", "node", "other", "source")
     return [Table(names, rows, "Published failure rates"), Remarks("What is simulated", lines)]

@@ -169,7 +169,7 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
     from collc.application.verify.file_verification import Expectation, verify_module
     from collc.ten.binary import read_module
 
-    check_settings(path, settings, own_network=True)
+    _check_settings(path, settings, own_network=True)
     progress(None, f"checking {path.name}")
     module = read_module(path)
     checked = verify_module(module, Expectation(), path)
@@ -182,7 +182,7 @@ def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress
     from collc.application.show.report_page import threadblock_picture
     from collc.application.verify.file_verification import Expectation, verify_file
 
-    check_settings(path, settings)
+    _check_settings(path, settings)
     progress(None, f"checking {path.name}")
     checked = verify_file(path, Expectation(profile=settings.profile))
     if not checked.summary:
@@ -201,7 +201,7 @@ def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress
     return Subjects((subject_of_program(path, checked, threadblocks, use, settings.size),))
 
 
-def check_settings(
+def _check_settings(
     path: Path, settings: ShowSettings, *, own_network: bool = False, program: bool = False, schedules: bool = False
 ) -> None:
     """Raise UsageError U0131, U0134 or U0135 for settings that do not fit the kind of the file.
@@ -226,7 +226,7 @@ def program_subjects(path: Path, settings: ShowSettings, progress: Progress) -> 
     from collc.application.design.designs import chosen_designs
     from collc.source.elaboration.elaborate import load_program
 
-    check_settings(path, settings, own_network=True, program=True)
+    _check_settings(path, settings, own_network=True, program=True)
     program = load_program(path, settings.definitions, settings.schedule)
     designs = chosen_designs(program, settings.design) if settings.schedule is None else []
     schedules = program.schedules if settings.design is None else ()
@@ -236,6 +236,15 @@ def program_subjects(path: Path, settings: ShowSettings, progress: Progress) -> 
     subjects = tuple(_schedule_subjects(schedules, settings, progress))
     progress(None, "solving designs")
     return Subjects(subjects, tuple(design_subject(design) for design in designs))
+
+
+def index_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
+    """The networks of an index of fallbacks. Raises as `fallback_subjects`."""
+    from collc.application.show.fallback_page import fallback_subjects
+
+    _check_settings(path, settings, own_network=True, schedules=True)
+    progress(None, "simulating long runs")
+    return Subjects(fallbacks=fallback_subjects(path, settings.schedule))
 
 
 def _schedule_subjects(
