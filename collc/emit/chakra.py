@@ -225,6 +225,8 @@ def _inexpressible(network: Network, used: Int32Array, algorithm: Algorithm) -> 
         return "no message is sent"
     if len(Ports.of(network)):
         return "its NPUs limit what they send and receive"
+    if network.kinds[int(network.kind[used[0]])].overhead:
+        return "its messages have an overhead"
     if len(set(network.kind[used].tolist())) > 1:
         return "its links differ in latency or bandwidth"
     pairs = network.source[used].astype(np.int64) * network.device_count + network.target[used]

@@ -77,8 +77,13 @@ class Simulation:
 
     @property
     def time_ps(self) -> int:
-        """Picoseconds until all tasks are done."""
+        """Picoseconds until all tasks are done, without the launch."""
         return self.time * self.unit
+
+    @property
+    def call_ps(self) -> int:
+        """Picoseconds of a call, with the launch of the network."""
+        return self.network.launch + self.time_ps
 
     @cached_property
     def rank_times(self) -> Int64Array:

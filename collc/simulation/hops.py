@@ -1,8 +1,8 @@
 """The hops of messages: which links and which ports of NPUs they take, and how long they occupy them.
 
-A message occupies the injection of an NPU with limits that sends or forwards it for size / rate, and enters its link
-as soon as its turn has come: it may queue there. It occupies the ejection of the NPU that it reaches for size / rate
-before it has arrived. If nothing else is on its way, a message takes as long as without limits.
+A message occupies the injection of an NPU with limits that sends or forwards it for overhead + size / rate, and enters
+its link as soon as its turn has come: it may queue there. It occupies the ejection of the NPU that it reaches for
+overhead + size / rate before it has arrived. If nothing else is on its way, a message takes as long as without limits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.limited import Ports
-from collc.ten.network import LinkKind, Network
+from collc.ten.network import Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, Port
     ports = Ports.of(network)
     sizes, size_of = np.unique(hops.size, return_inverse=True)
     size_of = size_of.reshape(-1)
-    table = ports.occupancy(sizes, lambda size, rate: timing.hop(size, LinkKind(0, rate))[0])
+    table = ports.occupancy(sizes, lambda size, kind: timing.hop(size, kind)[0])
     out, into = ports.out[network.source[link]], ports.into[network.target[link]]
     taken = table[into, size_of]
     before, behind = (out >= 0).astype(np.int64), (into >= 0).astype(np.int64)

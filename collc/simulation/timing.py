@@ -36,11 +36,11 @@ class Timing(ABC):
     def time_alone(self, size: int, kinds: Sequence[LinkKind]) -> int:
         """How long `size` bytes take over links of these kinds if nothing else is on them.
 
-        That is as long as over one link with the sum of the latencies and the smallest bandwidth.
+        That is as long as over one link with the sums of the latencies and overheads and the smallest bandwidth.
         """
         rates = [_rates(kind) for kind in kinds]
         latency, bandwidth = sum(latency for latency, _ in rates), min(bandwidth for _, bandwidth in rates)
-        return self.hop(size, LinkKind(latency, bandwidth))[1]
+        return self.hop(size, LinkKind(latency, bandwidth, sum(kind.overhead for kind in kinds)))[1]
 
 
 def _rates(kind: LinkKind) -> tuple[int, Fraction]:
@@ -68,7 +68,7 @@ class ExactTiming(Timing):
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
         """See Timing."""
         latency, bandwidth = _rates(kind)
-        sent = serialization_time(size, bandwidth * self.instances)
+        sent = kind.overhead + serialization_time(size, bandwidth * self.instances)
         return self.model.busy(sent, sent + latency), sent + latency
 
 
@@ -83,5 +83,5 @@ class AstraTiming(Timing):
     def hop(self, size: int, kind: LinkKind) -> tuple[int, int]:
         """See Timing."""
         latency, bandwidth = _rates(kind)
-        taken = size / float(bandwidth / 10**9)
+        taken = kind.overhead / 1000 + size / float(bandwidth / 10**9)
         return int(taken), int(latency / 1000 + taken)

@@ -33,7 +33,7 @@ def renumber_network(network: Network, number: Int32Array) -> Network:
         target=number[network.target],
         axes=(),
         link_axis=np.empty(0, np.int8),
-        endpoint=network.endpoint[npus] if network.has_endpoints else network.endpoint,
+        endpoint=network.endpoint[npus] if len(network.endpoint) else network.endpoint,
         removed=number[network.removed],
     )
 

@@ -1,4 +1,4 @@
-"""What an NPU can send, receive and read from memory, whatever its links carry."""
+"""What an NPU can send, receive and read from memory, whatever its links carry, and the time that messages cost it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ DEFAULT_MODE: Final = "baseline"
 class Endpoint:
     """Rates at which an NPU can send, receive, and use its memory, in bytes per second; None: no limit.
 
+    overhead: picoseconds for which each message occupies its sender, and its receiver, beside its bytes. launch:
+    picoseconds until the NPU takes part in a collective.
     mode: a key of MEMORY_TRAFFIC; without a rate of memory it has no effect. traffic: bytes read from memory for each
     byte sent; None: as MEMORY_TRAFFIC says.
     """
@@ -30,11 +32,13 @@ class Endpoint:
     memory: Fraction | None = None
     mode: str = DEFAULT_MODE
     traffic: Fraction | None = None
+    overhead: int = 0
+    launch: int = 0
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
-        return (self.inject, self.eject, self.memory) != (None, None, None)
+        """Whether there is any limit on what it sends or receives."""
+        return (self.inject, self.eject, self.memory) != (None, None, None) or self.overhead > 0
 
     @property
     def fed_by_memory(self) -> Fraction | None:
@@ -52,7 +56,10 @@ class Endpoint:
         return self.eject
 
     def tighter(self, other: Endpoint) -> Endpoint:
-        """The lower of each rate of both; of the memories the one that allows less to be sent, with its mode."""
+        """The lower of each rate and the longer of each time of both.
+
+        Of the memories it is the one that allows less to be sent, with its mode.
+        """
         first, second = self.fed_by_memory, other.fed_by_memory
         of_memory = other if first is None or (second is not None and second < first) else self
         return Endpoint(
@@ -61,6 +68,8 @@ class Endpoint:
             of_memory.memory,
             of_memory.mode,
             of_memory.traffic,
+            max(self.overhead, other.overhead),
+            max(self.launch, other.launch),
         )
 
     def send_limit(self, name: str) -> str:

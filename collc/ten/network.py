@@ -27,10 +27,18 @@ class LinkKind:
 
     latency: picoseconds. bandwidth: bytes per second. Both None if only the shape is known
     (a design's topology); there are no schedules on such a network.
+    overhead: picoseconds for which each message occupies the link, beside its bytes.
     """
 
     latency: int | None
     bandwidth: Fraction | None
+    overhead: int = 0
+
+
+def occupation_time(size: int, kind: LinkKind) -> int:
+    """Picoseconds for which a message of some bytes occupies a link with a bandwidth."""
+    assert kind.bandwidth is not None
+    return kind.overhead + serialization_time(size, kind.bandwidth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ class Network:
         (-1: none); axes is () if the network is not a product.
     unwound: whether direct links replace all switches, so that there are none.
     removed: int32[any, 2], source and target of each link that was removed, for pictures; a `.ten` file has none.
-    endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty if no NPU has limits.
+    endpoint, endpoint_kinds: int32[npus], rows of `endpoint_kinds`; both empty if no NPU has limits or a launch.
     """
 
     name: str
@@ -140,7 +148,18 @@ class Network:
     @property
     def has_endpoints(self) -> bool:
         """Whether NPUs have limits on what they send, receive or read."""
-        return len(self.endpoint) > 0
+        return any(kind.is_limited for kind in self.endpoint_kinds)
+
+    @property
+    def launch(self) -> int:
+        """Picoseconds from a call until all NPUs that are there take part.
+
+        Schedules, bounds and simulations begin then; what is reported to people has the launch once.
+        """
+        if not self.endpoint_kinds:
+            return 0
+        used: list[int] = np.unique(self.endpoint[self.npus]).tolist()
+        return max((self.endpoint_kinds[row].launch for row in used), default=0)
 
     def endpoint_of(self, device: int) -> Endpoint:
         """The limits of a device; a switch has none."""
@@ -236,7 +255,7 @@ class Network:
         for kind in self.kinds:
             if kind.bandwidth is None:
                 raise ValueError(f"links of {self.name} have no bandwidth")
-            rows.append([serialization_time(int(size), kind.bandwidth) for size in sizes])
+            rows.append([occupation_time(int(size), kind) for size in sizes])
         return np.array(rows, np.int64).reshape(len(self.kinds), len(sizes))
 
     @cached_property

@@ -51,19 +51,21 @@ def links_over(network: Network, switches: Sequence[int], kinds: dict[LinkKind, 
         raise ValueError(f"{len(paths.senders)} x {len(paths.receivers)} pairs of NPUs are more than {MOST_PAIRS:,}")
     laid = [(source, npu, path) for source in paths.senders for npu, path in paths.lay(source)]
     latencies = [network.kinds[kind].latency for kind in paths.kind]
+    overheads = [network.kinds[kind].overhead for kind in paths.kind]
     shares = [
         None if network.kinds[kind].bandwidth is None else users * weight
         for kind, users, weight in zip(paths.kind, paths.users, paths.weights, strict=True)
     ]
     rows: list[Row] = []
-    numbers: dict[tuple[tuple[int | None, ...], tuple[int | None, ...]], int] = {}
+    numbers: dict[tuple[tuple[int | None, ...], tuple[int | None, ...], int], int] = {}
     for source, target, path in laid:
-        key = tuple(latencies[link] for link in path), tuple(shares[link] for link in path)
+        overhead = sum(overheads[link] for link in path)
+        key = tuple(latencies[link] for link in path), tuple(shares[link] for link in path), overhead
         number = numbers.get(key)
         if number is None:
             latency = None if None in key[0] else sum(filter(None, key[0]))
             bandwidth = None if None in key[1] else Fraction(paths.scale, max(filter(None, key[1])))
-            kind = LinkKind(latency, bandwidth)
+            kind = LinkKind(latency, bandwidth, overhead)
             number = numbers[key] = kinds.setdefault(kind, len(kinds))
         rows.append((source, target, number, path[-1]))
     return rows
@@ -235,8 +237,8 @@ def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]
 def _series_kind(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:
     latency = None if up.latency is None or down.latency is None else up.latency + down.latency
     if up.bandwidth is None or down.bandwidth is None:
-        return LinkKind(latency, None)
-    return LinkKind(latency, Fraction(min(up.bandwidth, down.bandwidth)) / degree)
+        return LinkKind(latency, None, up.overhead + down.overhead)
+    return LinkKind(latency, Fraction(min(up.bandwidth, down.bandwidth)) / degree, up.overhead + down.overhead)
 
 
 def remove_parts(network: Network, devices: list[int], links: Int64Array) -> Network:
@@ -296,7 +298,7 @@ def product(left: Network, right: Network, name: str, kinds: tuple[str, str]) ->
         link_axis=np.concatenate(axis).astype(np.int8),
         unwound=(left.unwound or right.unwound) and not left.switch_count + right.switch_count,
     )
-    if not left.has_endpoints and not right.has_endpoints:
+    if not left.endpoint_kinds and not right.endpoint_kinds:
         return network
     pairs = [(i, j) for j in range(m) for i in range(n)]
     return with_endpoints(network, [left.endpoint_of(i).tighter(right.endpoint_of(j)) for i, j in pairs])

@@ -60,7 +60,7 @@ def nccl_times(
     variants = [(view, graph) for view in range(len(seen)) for graph in range(len(graphs))]
 
     def time(variant: tuple[int, int], size: int) -> int:
-        return simulate(seen[variant[0]], graphs[variant[1]].of_size(size), ExactTiming()).time_ps
+        return simulate(seen[variant[0]], graphs[variant[1]].of_size(size), ExactTiming()).call_ps
 
     best: dict[int, tuple[int, tuple[int, int]]] = {}
     for position in sampled_positions(len(sizes)):

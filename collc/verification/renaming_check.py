@@ -27,7 +27,7 @@ def is_automorphism(network: Network, devices: Int32Array) -> bool:
     switches = devices[n:] - n
     if any(not np.array_equal(own[switches], own) for own in (network.buffers, network.multicast, network.reduces)):
         return False
-    if network.has_endpoints and not np.array_equal(network.endpoint[devices[:n]], network.endpoint):
+    if len(network.endpoint) and not np.array_equal(network.endpoint[devices[:n]], network.endpoint):
         return False
     ends = [network.source, network.target], [devices[network.source], devices[network.target]]
     before, after = (np.sort((a.astype(np.int64) * count + b) * len(network.kinds) + network.kind) for a, b in ends)

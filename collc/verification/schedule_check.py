@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.units import decimal
+from collc.base.units import decimal, format_time
 from collc.kernels.compiled import BATCH, MOST_PLAIN, STEP_TIME
 from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
 from collc.ten.factored_schedule import FactoredSchedule
@@ -68,7 +68,7 @@ def check_endpoints(transfers: Transfers, clock: Clock, findings: Findings) -> N
     """Report transfers that an NPU cannot send, or receive, beside the one before, MOST_KEPT of each at most.
 
     A transfer occupies the injection of its source from its start on, or if messages queue from when it is injected,
-    after which it may wait for its link; and the ejection of its target until its end.
+    after which it may wait for its link; and the ejection of its target until its end. Either has an overhead.
     """
     network = findings.network
     ports = Ports.of(network)
@@ -95,8 +95,11 @@ def _check_ports(
             f"{at(int(begin[second]))}, but {does} {_description(transfers, first, findings)} until "
             f"{at(int(begin[first] + taken[first]))}"
         )
+        rate, overhead = ports.rates[number], ports.overheads[number]
+        taken_by = [f"the {decimal(rate / 10**9, 3)}GB/s"] if rate is not None else []
+        taken_by += [f"the overhead of {format_time(overhead)}"] if overhead else []
         expected = (
-            f"one transfer after another, at the {decimal(ports.rates[number] / 10**9, 3)}GB/s that "
+            f"one transfer after another, at {' and '.join(taken_by)} that "
             f"{ports.name(findings.network, number)} allows"
         )
         findings.add("endpoints", "V0202", int(begin[second]), message, expected)

@@ -51,7 +51,7 @@ class Interpreter:
     def lasts(self, link: int, chunk: int) -> tuple[int, int]:
         """Time for which the link is busy, and time until the chunk arrives."""
         kind = self.module.network.kinds[int(self.module.network.kind[link])]
-        exact = self.size[chunk] * 10**12 / kind.bandwidth
+        exact = kind.overhead + self.size[chunk] * 10**12 / kind.bandwidth
         wire = -(-exact.numerator // exact.denominator)
         store = self.module.schedule.model.value == "store"
         return (wire + kind.latency if store else wire), wire + kind.latency

@@ -195,6 +195,6 @@ def compare(module: Module, network: Network, progress: Progress) -> Comparison:
         sizes.pop() if alike else 0,
         ranks.pop() if alike else 0,
         (own, *simulated_alternatives(module, network, progress), *_nccl_alternatives(module, network, progress)),
-        ideal.time,
+        network.launch + ideal.time,
         ideal.name,
     )

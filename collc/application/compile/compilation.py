@@ -324,17 +324,19 @@ def measure(build: Build) -> Build:
     advice = chunk_advice(request, module, bound, ideal)
     standards = [family.first.standard for family in module.demand.by_family.families]
     numbers = {None if standard is None else standard.chunks for standard in standards}
+    launch = module.network.launch
     report = replace(
         build.report,
         links=module.network.link_count,
         devices=int(module.network.present.sum()),
         transfer_count=len(schedule),
         steps=step_count(module, time_ps),
-        time_ps=time_ps,
-        run_times_ps=tuple(times) if len(times) > 1 else (),
-        bound_ps=bound.time,
+        time_ps=launch + time_ps,
+        launch_ps=launch,
+        run_times_ps=tuple(launch + time for time in times) if len(times) > 1 else (),
+        bound_ps=launch + bound.time,
         bound=bound.name + network_of_bound(request, module),
-        ideal_ps=ideal.time,
+        ideal_ps=launch + ideal.time,
         ideal=ideal.name,
         chunks_per_block=numbers.pop() if len(numbers) == 1 else None,
         synthesizer=module.algorithm,

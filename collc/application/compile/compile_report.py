@@ -72,7 +72,8 @@ class ScheduleReport:
     link_model: "store" or "pipelined".
     transfer_count: number of transfers; "transfers" in `compile --json`.
     steps: None if links or chunks differ, or if the link model is not `store`.
-    time_ps: the time of the schedule, in picoseconds.
+    time_ps: the time of the schedule, in picoseconds, with the launch. launch_ps: the part of it, and of bounds, that
+    is the launch.
     run_times_ps: of several runs, when the last chunk of each has arrived, in picoseconds; else ().
     bound_ps: the lower bound for the chunks as given. bound: what sets it, as in "the links into npu[0, 0]".
     ideal_ps: the lower bound for any number of chunks, on the network of the program. ideal: what sets it, as in "the
@@ -102,6 +103,7 @@ class ScheduleReport:
     transfer_count: int | None = None
     steps: int | None = None
     time_ps: int | None = None
+    launch_ps: int = 0
     run_times_ps: tuple[int, ...] = ()
     bound_ps: int | None = None
     bound: str | None = None
@@ -163,6 +165,7 @@ class ScheduleReport:
             "checks": dict(self.checks),
             "files": [str(path) for path in self.files],
             "notes": list(self.notes),
+            **({"launch_ps": self.launch_ps} if self.launch_ps else {}),
             **({"run_times_ps": list(self.run_times_ps)} if self.run_times_ps else {}),
             **({"ranks": [run.as_json() for run in self.ranks]} if self.ranks else {}),
             **({"optimal": self.optimal.as_json()} if self.optimal else {}),

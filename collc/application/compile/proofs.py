@@ -14,10 +14,11 @@ from collc.application.compile.compile_report import Optimality, ScheduleReport,
 from collc.application.settings import OUTPUT_HINT, Progress, Settings
 from collc.base.atomic_files import open_draft, path_inside, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Note, Outcome, SourceError, Span
-from collc.base.units import decimal, format_time, serialization_time
+from collc.base.units import decimal, format_time
 from collc.emit.ten import write_ten
 from collc.source.program import CheckRequest, ScheduleRequest
 from collc.ten.module import Module
+from collc.ten.network import occupation_time
 
 PROOF_SECONDS: Final = 60.0
 """Time limit of each question to Z3 if the settings have none."""
@@ -179,7 +180,7 @@ def check_durations(request: ScheduleRequest) -> None:
         largest = max(largest, run.chunk_size or int(run.pattern.expand().size.max(initial=0)))
     used: list[int] = np.unique(network.kind).tolist()
     durations = [
-        kind.latency + serialization_time(largest, kind.bandwidth)
+        kind.latency + occupation_time(largest, kind)
         for kind in map(network.kinds.__getitem__, used)
         if kind.latency is not None and kind.bandwidth is not None
     ]
@@ -235,7 +236,8 @@ def _hint(request: CheckRequest, report: ScheduleReport, limit: Fraction) -> str
         return "relax the limit"
     least = Fraction(report.bound_ps or 0)
     if request.name == "steps":
-        least = Fraction(-(-(report.bound_ps or 0) * (report.steps or 0) // (report.time_ps or 1)))
+        bound, time = ((each or 0) - report.launch_ps for each in (report.bound_ps, report.time_ps))
+        least = Fraction(-(-bound * (report.steps or 0) // (time or 1)))
     if least > limit or (least == limit and request.operator == "<"):
         return "no schedule can meet it: allow more time or steps, less data, or faster links"
     return "try more trials or another synthesizer, or relax the limit"

@@ -120,7 +120,7 @@ def times_of(
         if size < file.parts * LEAST_CHUNK[kind] or (file.most is not None and size > file.most):
             times.append(None)
             continue
-        times.append(simulate(seen, file.of_size(size), ExactTiming()).time_ps)
+        times.append(simulate(seen, file.of_size(size), ExactTiming()).call_ps)
     return times
 
 

@@ -84,8 +84,8 @@ class Alternative:
 
     @property
     def time_ps(self) -> int | None:
-        """Picoseconds; None without a simulation."""
-        return None if self.simulation is None else self.simulation.time_ps
+        """Picoseconds, with the launch; None without a simulation."""
+        return None if self.simulation is None else self.simulation.call_ps
 
 
 def simulated_alternatives(module: Module, network: Network, progress: Progress) -> Iterator[Alternative]:

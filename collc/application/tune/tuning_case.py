@@ -203,7 +203,8 @@ def _compare_with_nccl(task: TuningTask) -> dict[str, list[int | None]]:
     compared: dict[str, list[int | None]] = {"ideal": []}
     requests = [request_for(task.tuned, size, 1) for size in task.sizes]
     for request in requests:
-        compared["ideal"].append(ideal_bound(request.network, request.demand, LinkModel.PIPELINED).time)
+        ideal = ideal_bound(request.network, request.demand, LinkModel.PIPELINED)
+        compared["ideal"].append(request.network.launch + ideal.time)
     network, run = requests[0].network, requests[0].demand.runs[0]
     if run.standard is not None and len(run.group) == len(network.npus):
         root = max(0, run.standard.root)

@@ -133,8 +133,9 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
     bound = lower_bound(module.network, module.demand, module.model, ideal=ideal)
     time = module.collective_time()
     check_possible(module.name, time, (bound.time, bound.name), (ideal.time, ideal.name))
-    times = {"time_ps": time, "steps": step_count(module, time), "bound_ps": bound.time, "bound": bound.name}
-    times |= {"ideal_ps": ideal.time, "ideal": ideal.name}
+    launch = module.network.launch
+    times = {"time_ps": launch + time, "steps": step_count(module, time), "bound_ps": launch + bound.time}
+    times |= {"bound": bound.name, "ideal_ps": launch + ideal.time, "ideal": ideal.name}
     if module.bound is None or module.bound.time <= bound.time:
         return times, []
     claimed, shown = format_time(module.bound.time), format_time(bound.time)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from collc.base.diagnostics import Span
+from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean, phrase, plural
 from collc.source.elaboration.arithmetic import text_of
 from collc.source.elaboration.evaluate import Evaluator
@@ -23,10 +23,11 @@ from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
 from collc.ten.network import DeviceFamily
 
 RATES: Final = ("inject", "eject", "memory")
+TIMES: Final = ("overhead", "launch")
 ATTRIBUTES: Final[dict[str, dict[str, Type]]] = {
-    "link": {"bandwidth": RATE, "latency": TIME},
+    "link": {"bandwidth": RATE, "latency": TIME, "overhead": TIME},
     "switch": {"multicast": BOOL, "buffer": INT, "reduce": BOOL},
-    "npu": {**dict.fromkeys(RATES, RATE), "endpoint": STRING},
+    "npu": {**dict.fromkeys(RATES, RATE), "endpoint": STRING, **dict.fromkeys(TIMES, TIME)},
 }
 """The attributes of links, switches and NPUs, with their types."""
 
@@ -34,7 +35,7 @@ Attributed = s.DeviceDeclaration | s.ChangedDevice | s.LinkDeclaration | s.LinkM
 
 
 def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:
-    """The limits with some attributes, by name. span: of what has them. Raises SourceError."""
+    """The limits and times with some attributes, by name. span: of what has them. Raises SourceError."""
     places = {argument.name.name: argument.span for argument in arguments if argument.name is not None}
     rates: list[Fraction | None] = []
     for name in RATES:
@@ -49,12 +50,23 @@ def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: S
     if "endpoint" in given and rates[2] is None:
         hint = f'give the rate of the memory too: memory: 300GB/s, endpoint: "{mode}"'
         raise fail("E0326", "'endpoint' has no effect without 'memory'", places.get("endpoint", span), hint=hint)
-    return Endpoint(*rates, mode=mode)
+    overhead, launch = (whole_time(given.get(name, 0), name, places.get(name, span)) for name in TIMES)
+    return Endpoint(*rates, mode=mode, overhead=overhead, launch=launch)
+
+
+def whole_time(time: Any, name: str, span: Span, note: Note | None = None) -> int:  # noqa: ANN401 (a number of the language)
+    """The picoseconds of a latency, an overhead or a launch. Raises SourceError E0310 if it is not valid."""
+    whole = Fraction(time).denominator == 1
+    why = "negative" if time < 0 else "too large" if whole else "not a whole number of picoseconds"
+    if not whole or not 0 <= time < 2**62:
+        article = "an" if name[0] == "o" else "a"
+        raise fail("E0310", f"{article} {name} of {text_of(time, TIME)} is {why}", span, note)
+    return int(time)
 
 
 def endpoint_with(before: Endpoint, given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:
     """The limits with some attributes, and the limits from before for the others. Raises SourceError."""
-    kept = {name: rate for name in RATES if (rate := getattr(before, name)) is not None}
+    kept = {name: value for name in (*RATES, *TIMES) if (value := getattr(before, name)) is not None}
     mode = {} if before.memory is None else {"endpoint": before.mode}
     return endpoint_of({**kept, **mode, **given}, arguments, span)
 

@@ -16,7 +16,14 @@ from collc.base.diagnostics import Note, Span
 from collc.base.wording import did_you_mean
 from collc.source import limits
 from collc.source.elaboration.arithmetic import first_row, item, text_of
-from collc.source.elaboration.attributes import Attributed, endpoint_of, given_attributes, labels_inside, labels_of
+from collc.source.elaboration.attributes import (
+    Attributed,
+    endpoint_of,
+    given_attributes,
+    labels_inside,
+    labels_of,
+    whole_time,
+)
 from collc.source.elaboration.declared_parts import declared_rows
 from collc.source.elaboration.evaluate import BodyRows, Evaluator
 from collc.source.elaboration.topology_parts import index_part, part_named
@@ -32,7 +39,7 @@ from collc.source.elaboration.values import Data, Frame, ListArray, Value, is_co
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Expr, Name, root_of
 from collc.source.problems import fail
-from collc.source.types import DEVICES, INT, RATE, TIME, TOPOLOGY
+from collc.source.types import DEVICES, INT, RATE, TOPOLOGY
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.endpoint import Endpoint
 from collc.ten.network import DeviceFamily, LinkKind, Network
@@ -312,31 +319,31 @@ class TopologyBuilder:
     def link_kind(self, node: Attributed, frame: Frame, old: LinkKind = UNKNOWN_RATES) -> Data:
         """The number of the kind of a link, or one an iteration. old: what it has if its attributes say nothing."""
         given = given_attributes(node, frame, self.evaluator)
-        places = {argument.key: argument.span for argument in node.attributes}
-        kept = {"latency": old.latency, "bandwidth": old.bandwidth}
+        kept = {"latency": old.latency, "bandwidth": old.bandwidth, "overhead": old.overhead}
+        places = dict.fromkeys(kept, node.span) | {argument.key: argument.span for argument in node.attributes}
         columns = [given.get(name, value) for name, value in kept.items()]
         varies = any(is_column(c) for c in columns)
         rows = (frame.rows or 0) if varies else 1
-        pairs: list[tuple[Any, Any]] = list(
+        kinds: list[tuple[Any, Any, Any]] = list(
             zip(*(c.tolist() if is_column(c) else [c] * rows for c in columns), strict=True)
         )
-        known: dict[tuple[Any, Any], int] = {}
-        for row, pair in enumerate(pairs):
-            if pair not in known:
-                known[pair] = self._kind_number(pair[0], pair[1], places, frame.note(row))
-        return np.array([known[pair] for pair in pairs], np.int64) if varies else known[pairs[0]]
+        known: dict[tuple[Any, Any, Any], int] = {}
+        for row, kind in enumerate(kinds):
+            if kind not in known:
+                known[kind] = self._kind_number(*kind, places, frame.note(row))
+        return np.array([known[kind] for kind in kinds], np.int64) if varies else known[kinds[0]]
 
-    def _kind_number(self, latency: Data, bandwidth: Data, places: dict[str, Span], note: Note | None) -> int:
-        """The number of the kind with a latency and a bandwidth. Raises SourceError if they are not valid."""
+    def _kind_number(
+        self, latency: Data, bandwidth: Data, overhead: Data, places: dict[str, Span], note: Note | None
+    ) -> int:
+        """The number of a kind. Raises SourceError if its values are not valid."""
         if latency is not None:
-            whole = Fraction(latency).denominator == 1
-            why = "negative" if latency < 0 else "too large" if whole else "not a whole number of picoseconds"
-            if not whole or not 0 <= latency < 2**62:
-                raise fail("E0310", f"a latency of {text_of(latency, TIME)} is {why}", places["latency"], note)
+            latency = whole_time(latency, "latency", places["latency"], note)
+        overhead = whole_time(overhead, "overhead", places["overhead"], note)
         if bandwidth is not None and bandwidth <= 0:
             message = f"a bandwidth of {text_of(bandwidth, RATE)} is not more than 0"
             raise fail("E0306", message, places["bandwidth"], note)
-        kind = LinkKind(None if latency is None else int(latency), None if bandwidth is None else Fraction(bandwidth))
+        kind = LinkKind(latency, None if bandwidth is None else Fraction(bandwidth), overhead)
         return self.kinds.setdefault(kind, len(self.kinds))
 
     def matrix(self, node: s.LinkMatrix, frame: Frame) -> BodyRows:

@@ -172,7 +172,7 @@ def _device_table(network: Network, device: Int64Array) -> Int32Array:
     if network.switch_count:
         table[:, 1] *= network.multicast[switch]
         table[:, 2] *= network.reduces[switch]
-    if network.has_endpoints:
+    if len(network.endpoint):
         table[:, 3] = np.where(is_switch, -1, network.endpoint[np.where(is_switch, 0, device)])
     return table
 
@@ -300,7 +300,7 @@ def _network(network: Network, device: Int32Array, link: Int32Array) -> Network:
         kind=network.kind[link],
         kinds=network.kinds,
         unwound=network.unwound,
-        endpoint=network.endpoint[npus] if network.has_endpoints else network.endpoint,
+        endpoint=network.endpoint[npus] if len(network.endpoint) else network.endpoint,
         endpoint_kinds=network.endpoint_kinds,
     )
 

@@ -23,7 +23,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
 from collc.synthesis.bounds.fluid import Fluid
-from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_path
+from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_path, port_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import (
     DETAILED_DEVICES,
@@ -138,6 +138,7 @@ def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: 
     if network.device_count <= DETAILED_DEVICES:
         problem = _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], traffic))
         yield from _crossing_bounds(problem, npu_sets(fluid))
+    yield from port_bounds(network, sizes, traffic)
     yield from _load_bound(problem)
     yield from reach_bounds(network, traffic, times)
     yield from _slot_bounds(problem)

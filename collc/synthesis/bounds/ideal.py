@@ -50,17 +50,43 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
         return
     latency = network.latencies[network.kind]
     for sends in (True, False):
-        counts = np.zeros((len(sizes), network.device_count), np.int64)
-        for part in traffic:
-            found = part.sent_chunks() if sends else part.received_chunks()
-            counts[:, : found.shape[1]] += found
-        yield from _of_each(network, sizes @ counts, latency, sends)
+        yield from _of_each(network, sizes @ _chunk_counts(network, sizes, traffic, sends), latency, sends)
         if len(network.npus) <= MOST_CUTS:
             passed = _passed_on(network, sizes, traffic, sends)
             yield from _of_each(network, passed, latency, sends, ", the only connection between parts of the network")
     if not network.has_switches:
         for sends in sorted(set(ports.sends), reverse=True):
             yield from _of_all(network, sizes, traffic, int(latency.min()), sends)
+
+
+def _chunk_counts(network: Network, sizes: Int64Array, traffic: list[Traffic], sends: bool) -> Int64Array:
+    """int64[sizes, devices]: the chunks of each size that each device must send, or receive."""
+    counts = np.zeros((len(sizes), network.device_count), np.int64)
+    for part in traffic:
+        found = part.sent_chunks() if sends else part.received_chunks()
+        counts[:, : found.shape[1]] += found
+    return counts
+
+
+def port_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> Iterator[Bound]:
+    """What each NPU must send, or receive, in these chunks, each of which has an overhead there, and a latency.
+
+    A message takes no less on its link than at the ports of its ends, and a latency more. Nothing if messages have no
+    overhead at NPUs.
+    """
+    ports = Ports.of(network)
+    if not any(ports.overheads):
+        return
+    taken, best = ports.occupancy(sizes), 0
+    nearest = np.full((2, network.device_count), UNREACHABLE, np.int64)
+    for row, ends in enumerate((network.target, network.source)):
+        np.minimum.at(nearest[row], ends, network.latencies[network.kind])
+    counts = [_chunk_counts(network, sizes, traffic, sends) for sends in (False, True)]
+    for port, (device, sends) in enumerate(zip(ports.devices, ports.sends, strict=True)):
+        work = int(taken[port] @ counts[sends][:, device])
+        if work and work + int(nearest[int(sends), device]) > best:
+            best = work + int(nearest[int(sends), device])
+            yield Bound(best, ports.name(network, port))
 
 
 def _passed_on(network: Network, sizes: Int64Array, traffic: list[Traffic], sends: bool) -> Int64Array:
@@ -107,6 +133,8 @@ def _of_all(network: Network, sizes: Int64Array, traffic: list[Traffic], latency
     width = link_rates(network, network.source if sends else network.target)
     npus: list[int] = network.npus.tolist()
     limits = [network.endpoint_of(npu).send if sends else network.endpoint_of(npu).receive for npu in npus]
+    if not any(limits):
+        return
     pairs = zip(limits, npus, strict=True)
     rate = sum((least(limit, width[npu]) or Fraction(0) for limit, npu in pairs), Fraction(0))
     detailed = network.device_count <= DETAILED_DEVICES and any(part.pairwise for part in traffic)

@@ -220,9 +220,6 @@ def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
         rates = [
             _rate(cursor, "a rate") if cursor.accept_word(name) else None for name in ("inject", "eject", "memory")
         ]
-        if rates == [None, None, None] or not rows:
-            what = "no rate" if rows else "no NPU"
-            cursor.fail("T0107", f"limits with {what}", first, hint="as in: limits {0..4} inject 100GB/s")
         mode, span = DEFAULT_MODE, cursor.span
         if cursor.accept_word("endpoint"):
             span = cursor.span
@@ -230,7 +227,11 @@ def _limits(cursor: Cursor, npus: int) -> list[Endpoint] | None:
         if mode not in MEMORY_TRAFFIC:
             cursor.fail("T0102", f"expected {' or '.join(MEMORY_TRAFFIC)}, found '{mode[:40]}'", span)
         limits = limits or [Endpoint()] * npus
-        endpoint = Endpoint(*rates, mode=mode, traffic=_traffic(cursor))
+        traffic, overhead, launch = _traffic(cursor), _time(cursor, "overhead"), _time(cursor, "launch")
+        endpoint = Endpoint(*rates, mode=mode, traffic=traffic, overhead=overhead, launch=launch)
+        if endpoint in (Endpoint(), Endpoint(mode=mode, traffic=traffic)) or not rows:
+            what = "no rate" if rows else "no NPU"
+            cursor.fail("T0107", f"limits with {what}", first, hint="as in: limits {0..4} inject 100GB/s")
         for row in rows:
             limits[row] = endpoint
     return limits
@@ -246,6 +247,11 @@ def _traffic(cursor: Cursor) -> Fraction | None:
     return Fraction(read, cursor.integer(1, LARGEST, "number of bytes"))
 
 
+def _time(cursor: Cursor, name: str) -> int:
+    """The picoseconds after a word; 0 if it is not there."""
+    return cursor.whole_number(Dimension.TIME, 0, f"a time '{name}'") if cursor.accept_word(name) else 0
+
+
 def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
     kinds: list[LinkKind] = []
     while cursor.accept("kind"):
@@ -255,7 +261,8 @@ def _kinds(cursor: Cursor) -> tuple[LinkKind, ...]:
         cursor.expect("latency")
         latency = None if cursor.accept("unknown") else cursor.whole_number(Dimension.TIME, 0, "a latency")
         cursor.expect("bandwidth")
-        kinds.append(LinkKind(latency, None if cursor.accept("unknown") else _rate(cursor, "a bandwidth")))
+        bandwidth = None if cursor.accept("unknown") else _rate(cursor, "a bandwidth")
+        kinds.append(LinkKind(latency, bandwidth, _time(cursor, "overhead")))
     return tuple(kinds)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from collc.base.units import format_bytes
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import ChunkTable, Demand, Op, Run
+from collc.ten.endpoint import Endpoint
 from collc.ten.module import Module
 from collc.ten.network import DeviceFamily, Network
 from collc.ten.schedule import Schedule, StepSchedule, Transfers
@@ -94,7 +95,8 @@ def _network(network: Network, pad: str) -> Iterator[str]:
     for number, kind in enumerate(network.kinds):
         latency = "unknown" if kind.latency is None else time_text(kind.latency)
         bandwidth = "unknown" if kind.bandwidth is None else rate_text(kind.bandwidth)
-        yield f"{inner}kind {number} latency {latency} bandwidth {bandwidth}\n"
+        overhead = f" overhead {time_text(kind.overhead)}" if kind.overhead else ""
+        yield f"{inner}kind {number} latency {latency} bandwidth {bandwidth}{overhead}\n"
     names = device_labels(network.families, network.device_count)
     axes: list[int] = network.link_axis.tolist() if len(network.link_axis) else [-1] * network.link_count
     rows = zip(network.source.tolist(), network.target.tolist(), network.kind.tolist(), axes, strict=True)
@@ -131,11 +133,13 @@ def _limits(network: Network, pad: str) -> Iterator[str]:
     """One line for each group of NPUs with equal limits; none for NPUs without limits."""
     for row, kind in enumerate(network.endpoint_kinds):
         numbers: list[int] = np.flatnonzero(network.endpoint == row).tolist()
-        if numbers and kind.is_limited:
+        if numbers and kind != Endpoint():
             rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
             text = "".join(f" {name} {rate_text(rate)}" for name, rate in rates if rate is not None)
             text += f" endpoint {kind.mode}" if kind.memory is not None else ""
             text += f" traffic {kind.traffic.numerator} for {kind.traffic.denominator}" if kind.traffic else ""
+            times = (("overhead", kind.overhead), ("launch", kind.launch))
+            text += "".join(f" {name} {time_text(time)}" for name, time in times if time)
             yield f"{pad}limits {{{numbers_text(numbers)}}}{text}\n"
 
 

@@ -444,11 +444,11 @@ def _endpoints(transfers: ScheduledTransfers, _script: Script, times: TimeTerms)
         size = int(transfers.table.size[transfer.chunk])
         port = int(ports.out[transfer.source])
         if port >= 0:
-            taken = serialization_time(size, ports.rates[port])
+            taken = _time_at(ports, port, size)
             used[port].append((transfer.start, transfer.number, transfer, taken))
         port = int(ports.into[transfer.target])
         if port >= 0:
-            taken = serialization_time(size, ports.rates[port])
+            taken = _time_at(ports, port, size)
             used[port].append((transfer.start + transfer.total - taken, transfer.number, transfer, taken))
     for port, rows in used.items():
         for (_, _, one, taken), (_, _, other, following) in pairwise(sorted(rows, key=lambda row: row[:2])):
@@ -456,6 +456,12 @@ def _endpoints(transfers: ScheduledTransfers, _script: Script, times: TimeTerms)
                 yield times.le(times.later(one, taken), other.t)
             else:
                 yield times.le(times.arrival(one), times.later(other, other.total - following))
+
+
+def _time_at(ports: Ports, port: int, size: int) -> int:
+    """Picoseconds for which a transfer occupies a port."""
+    rate = ports.rates[port]
+    return ports.overheads[port] + (0 if rate is None else serialization_time(size, rate))
 
 
 PROPERTIES: Final[dict[str, tuple[TimeTerms, Formulas]]] = {

@@ -60,7 +60,7 @@ class ScheduledTransfers:
             kind = self.network.kinds[int(self.network.kind[link])]
             if kind.bandwidth is None or kind.latency is None:
                 raise Undecided("links have no bandwidth or latency")
-            wire = serialization_time(int(self.table.size[chunk]), kind.bandwidth)
+            wire = kind.overhead + serialization_time(int(self.table.size[chunk]), kind.bandwidth)
             total = wire + kind.latency
             busy = model.busy(wire, total)
             self.all.append(ScheduledTransfer(number, chunk, link, *ends, start, reduce, busy, total, relayed, kept))
