@@ -255,6 +255,7 @@ def _nic_parts(machine: Machine, groups: Sequence[_Copies]) -> Iterator[str]:
         gpu = f"{copy}.gpu[i]" if gpus > 1 else f"{copy}.gpu"
         links = ", ".join(f"link {gpu} <-> {tier.name}{'[*]' if tier.count > 1 else ''}" for tier in tiers)
         labels = [names.get((node, number), "") for node in group.positions for number in range(gpus)]
-        labels = labels[:gpus] if labels == labels[:gpus] * len(group.positions) else labels
+        alike = [{*labels[number::gpus]} - {""} for number in range(gpus)]  # a NIC without a cable has no label
+        labels = ["".join(own) for own in alike] if all(len(own) < 2 for own in alike) else labels
         yield f"part nic[n in {base}..{after}, i in 0..{gpus}] = {{ {links} }}{_labels(labels)}"
         base = after
