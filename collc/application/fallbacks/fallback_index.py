@@ -144,7 +144,7 @@ class FallbackIndex:
         """What schedules have in common: failures, their classes, and the network (docs/failures.md)."""
         return self._sets
 
-    def named(self, schedule: str | None) -> Sequence[Data]:
+    def find_schedules(self, schedule: str | None) -> Sequence[Data]:
         """All schedules with their plans, or one of them. Raises UsageError if there is none of this name."""
         chosen = [each for each in self._schedules if schedule in (None, each["name"])]
         if not chosen:
@@ -159,7 +159,7 @@ class FallbackIndex:
         """
         fallbacks: list[Fallback] = []
         errors: list[UsageError] = []
-        for each in self.named(schedule):
+        for each in self.find_schedules(schedule):
             try:
                 fallbacks.append(self._fallback(each, dead))
             except UsageError as error:

@@ -104,7 +104,7 @@ class RandomFailures:
         ]
 
     def _event(self, share: float, random: Random) -> Event:
-        (cause,) = random.choices(CAUSES, cum_weights=self.rates.cumulated)
+        (cause,) = random.choices(CAUSES, cum_weights=self.rates.cumulative_shares)
         names = self.parts.causes.get(cause, ())
         copy, part = int(random.random() * self.copies), int(random.random() * len(names))
         return Event(share * self.seconds, copy, names[part] if names else None)

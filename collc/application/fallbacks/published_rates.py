@@ -47,7 +47,7 @@ class FailureRates:
     shares: Sequence[float]
 
     @property
-    def cumulated(self) -> Sequence[float]:
+    def cumulative_shares(self) -> Sequence[float]:
         """For each cause, the share of it and of those before."""
         return [*accumulate(self.shares)]
 
@@ -111,5 +111,5 @@ STARTS: Final[Sequence[StartTimes]] = (
 
 
 def start_times(gpus: int) -> StartTimes:
-    """Those of the least published number of GPUs that is enough, else of the greatest."""
+    """The times for the least published number of GPUs that is enough, else for the greatest."""
     return next((each for each in STARTS if gpus <= each.gpus), STARTS[-1])

@@ -107,7 +107,7 @@ class FallbackSubject:
         }
 
     @cached_property
-    def lost(self) -> dict[str, int]:
+    def npus_of_part(self) -> dict[str, int]:
         """The NPUs of each part."""
         return {name: sum(d < self.network.npu_count for d in part.devices) for name, part in self.parts.items()}
 
@@ -141,12 +141,14 @@ class FallbackSubject:
         ]
 
     @cached_property
-    def failing(self) -> FailingParts:
+    def failing_parts(self) -> FailingParts:
         """What may fail alone, by cause: what takes no NPU away is of the network, one NPU a GPU, more a node."""
         causes: dict[Cause, list[str]] = {"network": [], "gpu": [], "node": []}
         for name in self.failures:
             if name in self.parts:
-                causes["network" if not self.lost[name] else "gpu" if self.lost[name] == 1 else "node"].append(name)
+                causes[
+                    "network" if not self.npus_of_part[name] else "gpu" if self.npus_of_part[name] == 1 else "node"
+                ].append(name)
         sets = {name: (frozenset(part.devices), frozenset(part.links)) for name, part in self.parts.items()}
         return FailingParts(sets, causes)
 
@@ -154,13 +156,13 @@ class FallbackSubject:
     def long_run(self) -> LongRun:
         """A run on all GPUs of the network."""
         times = start_times(self.gpus)
-        return LongRun(self.failing, self.gpus, LLAMA.seconds, times.restart, times.communicator)
+        return LongRun(self.failing_parts, self.gpus, LLAMA.seconds, times.restart, times.communicator)
 
     def recoveries(self, schedule: Mapping[str, Any]) -> list[Recovery]:
         """What can be done about failures: fallbacks, a ring, R2CCL's formula for All-Reduces, restarts."""
         plans, failures = self.plans(schedule), self.failures
 
-        def after(failed: frozenset[str]) -> State | None:
+        def state_after(failed: frozenset[str]) -> State | None:
             row = failures.get(JOIN.join(sorted(failed)))
             plan = None if row is None else plans[int(row[0])]
             if plan is None or plan.of_undamaged is None:
@@ -169,11 +171,11 @@ class FallbackSubject:
 
         shares, times = self._lost_shares, start_times(self.gpus)
         recoveries = [
-            Recovery("fallbacks", times.communicator, after),
-            Recovery("ring", times.failover, ring_state(shares, self.lost)),
+            Recovery("fallbacks", times.communicator, state_after),
+            Recovery("ring", times.failover, ring_state(shares, self.npus_of_part)),
         ]
         if schedule["collectives"] == ["all_reduce"]:
-            recoveries.append(Recovery("R2CCL", times.failover, split_state(shares, self.lost)))
+            recoveries.append(Recovery("R2CCL", times.failover, split_state(shares, self.npus_of_part)))
         return [*recoveries, RESTART]
 
     @cached_property
@@ -181,7 +183,7 @@ class FallbackSubject:
         return lost_shares(self.network, [*self.parts.values()])
 
     def _random(self, rates: FailureRates) -> RandomFailures:
-        return RandomFailures(self.failing, rates, self.copies, LLAMA.seconds)
+        return RandomFailures(self.failing_parts, rates, self.copies, LLAMA.seconds)
 
     @cached_property
     def _runs(self) -> list[tuple[FailureRates, list[list[Event]]]]:
@@ -281,7 +283,7 @@ def fallback_subjects(path: Path, schedule: str | None) -> tuple[FallbackSubject
     UsageError U0110 if there is no such schedule.
     """
     index = FallbackIndex(path)
-    chosen = index.named(schedule)
+    chosen = index.find_schedules(schedule)
     subjects: list[FallbackSubject] = []
     for number, own in enumerate(index.sets):
         schedules = [each for each in chosen if each["set"] == number]
@@ -378,9 +380,10 @@ def _first_table(subject: FallbackSubject) -> list[Block]:
 def _schedule_blocks(subject: FallbackSubject, schedule: Mapping[str, Any]) -> list[Block]:
     plans = subject.plans(schedule)
     columns = PLAN_COLUMNS if any(plan.reason for plan in plans) else PLAN_COLUMNS[:-1]
+    expected = RATES[0].count(subject.gpus, LLAMA.seconds)
     caption = (
-        f"Runs of {LLAMA.days} days with so many failures at random times, of the parts that failed in Llama 3's run, "
-        f"if all time is communication. {RATES[0].count(subject.gpus, LLAMA.seconds):.0f} failures are expected."
+        f"Runs of {LLAMA.days} days with this number of failures at random times, of the parts that failed in Llama "
+        f"3's run, if all time is communication. {expected:.0f} failures are expected."
     )
     run = f"{LLAMA.days} days on {subject.gpus:,} GPUs, {plural(subject.copies, 'network')} like this one"
     return [
