@@ -180,7 +180,8 @@ def test_routes_are_the_cheapest(data: st.DataObject, compiled: bool) -> None:
     offsets, links = net.out_links
     steps = [[min(a, side - a) for a in range(side)] for side in sides]
     distance = [x + y for x in steps[0] for y in steps[1]]
-    columns = (offsets, links, net.source, net.target, range(15), sides, (5, 1), distance)
+    index = [*np.arange(15) // 5, *np.arange(15) % 5]
+    columns = (offsets, links, net.source, net.target, index, sides, (5, 1), distance)
     graph = RouteGraph(*(numbers(np.array(column, np.int64), compiled) for column in columns))
     loads = numbers(np.array([*load, max(load)], np.int64), compiled)
     cost, via, route = (zeros(15, compiled) for _ in range(3))
