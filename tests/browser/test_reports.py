@@ -123,7 +123,7 @@ NAMES = [*PROGRAMS, "bad", "xml", "plan", "two", "beside", "design", "fallbacks"
 def test_every_tab_is_drawn_without_errors(browser: Any, reports: Path, name: str, width: int) -> None:
     page, wrong = opened(browser, reports / f"{name}.html", width, "dark" if width == 400 else "light")
     tabs = page.locator("section:not([hidden]) [role=tab]")
-    assert tabs.count() >= 2
+    assert tabs.count() >= (1 if name == "beside" else 2)  # whose first section is one comparison
     for k in range(tabs.count()):
         tabs.nth(k).click()
         panel = page.locator("section:not([hidden]) [role=tabpanel]:not([hidden])")
