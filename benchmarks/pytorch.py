@@ -23,7 +23,8 @@ PROGRAM = """
 import std.topologies
 import std.collectives
 topology t = {net}
-schedule s on t {{ run all_reduce(t.npus, size: 4MiB) emit run }}
+schedule small on t {{ run all_reduce(t.npus, size: 1KiB) synthesize auto(link_model: "pipelined") emit run }}
+schedule large on t {{ run all_reduce(t.npus, size: 4MiB) emit run(sizes: 32KiB .. 1GiB) }}
 """
 NETS = ("ring", "fully_connected")
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from collc.runtime.buffers import Buffers, fits
 from collc.runtime.collectives import REDUCING
 from collc.runtime.rank_program import OPS, divide
-from collc.runtime.rounds import Message, Rows, Work
+from collc.runtime.rounds import Message, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
 
@@ -140,7 +140,7 @@ class _Prepared:
         taken: Array,
         op: str,
     ) -> None:
-        self._seconds = owner.seconds
+        self._seconds, self._given, self._taken = owner.seconds, given, taken
         self._buffers = Buffers(program, owner.rank, given, taken, _zeros, _address)
         rounds = owner.schedules.rounds(name, program, inplace=self._buffers.inplace)
         rows = self._buffers.rows(rounds, _zeros)
@@ -150,11 +150,11 @@ class _Prepared:
         for step in rounds.rounds:
             receives = [(comm.Recv_init(_bytes(rows, m), m.peer), "a message from", m.peer) for m in step.receives]
             sends = [(comm.Send_init(_bytes(rows, m), m.peer), "room for a message to", m.peer) for m in step.sends]
-            self._rounds.append((receives + sends, [_operands(rows, work) for work in step.work]))
+            self._rounds.append((receives + sends, [rows.operands(work) for work in step.work]))
 
     def __call__(self) -> None:
         """Run. Raises ScheduleError if a message does not come in time."""
-        self._buffers.load()
+        self._buffers.load(self._given)
         reduce = OPS[self._op]
         for number, (messages, works) in enumerate(self._rounds):
             requests = [request for request, *_ in messages]
@@ -167,7 +167,7 @@ class _Prepared:
                     reduce(first, second, out=target)
         if self._divides:
             divide(self._buffers.target, self._ranks)
-        self._buffers.store()
+        self._buffers.store(self._taken)
 
     def release(self) -> None:
         """Free the requests."""
@@ -189,15 +189,9 @@ class _Prepared:
                     raise ScheduleError(f"{text} for {self._seconds:g} seconds")
 
 
-def _operands(rows: Rows, work: Work) -> tuple[Array, Array, Array | None]:
-    """The target and the operands of some work."""
-    second = None if work.second < 0 else rows(work.second, work.length)
-    return rows(work.target, work.length), rows(work.first, work.length), second
-
-
 def _bytes(rows: Rows, message: Message) -> tuple[Array, Any]:
     """The memory of a message, for MPI."""
-    return rows(message.first, message.length).reshape(-1).view(np.uint8), MPI.BYTE
+    return rows(message.first, message.length).view(np.uint8), MPI.BYTE
 
 
 def _zeros(like: Array, elements: int) -> Array:

@@ -3,8 +3,9 @@
     import collc.torch
     dist.init_process_group("collc")        # COLLC_SCHEDULES=out/ names the folder with the run files
 
-A call for which the folder has a file runs as the rounds of the file (`collc.runtime.rounds`), whose messages are the
-inner backend's (gloo). All other calls are the inner backend's; `counts` says how many, and the logger `collc` why.
+A call for which the folder has a file runs as the rounds of the file (`collc.runtime.rounds`): over TCP, and on GPUs
+over batches of NCCL's point-to-point calls. All other calls are those of gloo and NCCL, the inner backends; `counts`
+says how many, and the logger `collc` why.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -23,17 +26,19 @@ import torch
 import torch.distributed as dist
 
 from collc.runtime.buffers import Buffers, fits
-from collc.runtime.rounds import Message, Round, Rows
+from collc.runtime.links import BrokenLink, Links, own_address
+from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
+from collc.runtime.tcp import AT_ONCE
 
 FOLDER = "COLLC_SCHEDULES"
 """The environment variable with the folder of run files."""
 NPU = "COLLC_NPU"
 """The environment variable with the name or label of this process's NPU, as in the programs of the files."""
 
-_LAST_TAG = 2**31 - 1
-"""Messages of schedules have tags down from here, beyond those with which a program sends and receives for itself."""
+DEVICES = ("cpu", "cuda")
+"""Types of devices whose tensors schedules take."""
 
 _REDUCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     dist.ReduceOp.SUM: torch.add,
@@ -66,16 +71,28 @@ class _Call:
     divides: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What runs in a call. buffers: the memory. rounds: what exchanges the messages of each, and then the targets and
+    the operands of its work.
+    """
+
+    buffers: Buffers
+    rounds: list[tuple[Callable[[], None], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]]]
+
+
 @dataclass(slots=True)
 class _Task:
-    """Calls that run one after the other. result: the tensors that they fill. done: has a value when they are over."""
+    """Calls that run one after the other. result: the tensors that they fill. done: has a value when they are over;
+    None if they were over when the call returned.
+    """
 
     calls: list[_Call]
     result: Sequence[torch.Tensor]
-    done: torch.futures.Future[None]
+    done: torch.futures.Future[None] | None
     error: Exception | None = None
 
-    def outcome(self, _done: object) -> list[torch.Tensor]:
+    def outcome(self, _done: object = None) -> list[torch.Tensor]:
         """The result. Raises the error, if there was one."""
         if self.error is not None:
             raise self.error
@@ -85,48 +102,52 @@ class _Task:
 class _Work(dist._Work):
     """What a call returns. torch's own work for a future would not raise the error of the call when one waits."""
 
-    def __init__(self, task: _Task, future: torch.futures.Future[list[torch.Tensor]]) -> None:
+    def __init__(self, task: _Task) -> None:
         super().__init__()
-        self._task, self._future = task, future
+        self._task = task
 
     def wait(self, timeout: timedelta | None = None) -> bool:  # noqa: ARG002
         """Wait for the end of the call, which has a time-out of its own. Raises its error."""
-        self._task.done.wait()
-        self._task.outcome(None)
+        if self._task.done is not None:
+            self._task.done.wait()
+        self._task.outcome()
         return True
 
     def is_completed(self) -> bool:
         """Whether the call is over."""
-        return self._task.done.done()
+        return self._task.done is None or self._task.done.done()
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        """The future of the tensors."""
-        return self._future
+        """The future of the tensors, which raises the error of the call."""
+        done = self._task.done
+        if done is None:
+            devices = {tensor.device for tensor in self._task.result if tensor.is_cuda}
+            done = torch.futures.Future[None](devices=sorted(devices, key=str))
+            done.set_result(None)
+        return done.then(self._task.outcome)
 
     def result(self) -> list[torch.Tensor]:
         """The tensors. Raises the error of the call."""
-        return self._task.outcome(None)
+        return self._task.outcome()
 
 
 class ScheduledGroup(dist.ProcessGroup):
-    """A process group that runs schedules, and leaves other calls to gloo.
+    """A process group that runs schedules, and leaves other calls to gloo, and to NCCL for tensors on GPUs.
 
     Calls run in the order in which they are made: at once if they are synchronous and none is under way, else in one
-    thread. After a call that failed, all further ones fail.
+    thread; those on GPUs are put into the current stream. After a call that failed, all further ones fail.
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
-        self._rank, self._size, self._timeout = rank, size, timeout
-        inner_store = dist.PrefixStore("gloo", store)
-        self._links = dist.ProcessGroupGloo(inner_store, rank, size, timeout)
-        self.inner = dist.ProcessGroup(inner_store, rank, size)
-        self.inner._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-        self.inner._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._links)
+        self._rank, self._size, self._store = rank, size, store
+        self.inner = _inner_group(store, rank, size, timeout)
         folder = os.environ.get(FOLDER)
         self.schedules = Schedules.read(Path(folder) if folder else None, rank, size, self._npus(store))
         self._check_folder(store)
+        self._links = Links(store, rank, size, own_address(), timeout.total_seconds())
         self._scratch: dict[torch.dtype, torch.Tensor] = {}
+        self._prepared: dict[tuple[object, ...], _Prepared] = {}
         self._failed: ScheduleError | None = None
         self._name = ""
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
@@ -249,12 +270,28 @@ class ScheduledGroup(dist.ProcessGroup):
             self._tasks.put(None)
             self._thread.join()
             self._thread = None
-        self._links.shutdown()
+        self._links.close()
+        self.inner.shutdown()
 
     def abort(self) -> None:
         """End all connections, so that the calls of the other ranks fail."""
-        self._failed = self._failed or ScheduleError(f"rank {self._rank} aborted the group")
-        self._links.abort()
+        self._end_all(f"rank {self._rank} aborted the group")
+        self.inner.abort()
+
+    def _fail(self, call: _Call, number: int, rounds: int, error: Exception) -> ScheduleError:
+        """End the group after an error in a round."""
+        place = f"{call.program.coll} of {call.name}, round {number} of {rounds}"
+        return self._end_all(f"rank {self._rank} ({call.program.npus[self._rank]}), {place}: {error}")
+
+    def _end_all(self, text: str) -> ScheduleError:
+        """Let this call, all further ones and those of other ranks fail. Returns the error, with the first of all."""
+        if self._failed is None:
+            first = text
+            with suppress(RuntimeError):  # the process that keeps the store may be gone
+                first = self._store.compare_set("failure", "", text).decode()
+            self._failed = ScheduleError(text if first == text else f"{text}; before that, {first}")
+            self._links.close()
+        return self._failed
 
     # How a call runs.
 
@@ -267,12 +304,14 @@ class ScheduledGroup(dist.ProcessGroup):
         op: Any = dist.ReduceOp.SUM,
     ) -> _Call | str:
         """The run of a file from an input to an output; or the reason why the inner backend has to do the call."""
-        if not (given.is_contiguous() and taken.is_contiguous() and given.device.type == "cpu"):
-            return "a tensor that is not contiguous, or not in the memory of the host"
+        if not (given.is_contiguous() and taken.is_contiguous()) or given.device.type not in DEVICES:
+            return "a tensor that is not contiguous, or on another device"
         reduction = next((function for known, function in _REDUCTIONS.items() if op == known), None)
         if reduction is None or not given.numel():
             return "no elements, or another reduction"
-        if given.dtype != taken.dtype or not fits(coll, self._size, given.numel(), taken.numel()):
+        if (given.dtype, given.device) != (taken.dtype, taken.device) or not fits(
+            coll, self._size, given.numel(), taken.numel()
+        ):
             return "an input and an output that do not fit each other"
         chosen = self.schedules.choose(coll, given.nbytes, root)
         if isinstance(chosen, str):
@@ -295,21 +334,18 @@ class ScheduledGroup(dist.ProcessGroup):
         if reason is not None or not own:
             return inner()
         with self._lock:
-            alone = not self._waiting and not getattr(opts, "asyncOp", True)
+            alone = self._is_batched(own[0].given) or not (self._waiting or getattr(opts, "asyncOp", True))
             self._waiting += 1
-        done: torch.futures.Future[None] = torch.futures.Future()
-        task = _Task(own, result, done)
-        future = done.then(task.outcome)  # an error that is raised in there is raised by all who wait
+        task = _Task(own, result, None if alone else torch.futures.Future())
         if alone:
             self._finish(task)
+            task.outcome()
         else:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="collc", daemon=True)
                 self._thread.start()
             self._tasks.put(task)
-        if task.error is not None and alone:
-            raise task.error
-        return _Work(task, future)
+        return _Work(task)
 
     def _work(self) -> None:
         """Run calls until the group ends."""
@@ -325,52 +361,99 @@ class ScheduledGroup(dist.ProcessGroup):
             task.error = error
         with self._lock:
             self._waiting -= 1
-        task.done.set_result(None)
+        if task.done is not None:
+            task.done.set_result(None)
 
     def _execute(self, call: _Call) -> None:
-        buffers = Buffers(call.program, self._rank, call.given, call.taken, _zeros, torch.Tensor.data_ptr)
-        rounds = self.schedules.rounds(call.name, call.program, inplace=buffers.inplace)
-        buffers.load()
-        self._exchange(call, rounds.rounds, buffers.rows(rounds, self._scratch_of))
-        if call.divides:
-            _divide(buffers.target, self._size)
-        buffers.store()
-
-    def _exchange(self, call: _Call, rounds: Sequence[Round], rows: Rows) -> None:
-        """Execute rounds. Raises ScheduleError if a message fails or does not come in time."""
-
-        def arguments_of(message: Message) -> tuple[list[torch.Tensor], int, int]:
-            return [rows(message.first, message.length)], message.peer, _LAST_TAG - message.number
-
+        """Run a call. Raises ScheduleError if a message fails or does not come in time."""
         if self._failed is not None:
             raise self._failed
-        links = self._links
-        for number, step in enumerate(rounds):
-            message, verb = None, ""
+        small = not self._is_batched(call.given) and max(call.given.nbytes, call.taken.nbytes) <= AT_ONCE
+        what = call.name, len(call.given), len(call.taken), call.given.dtype, call.reduction, call.divides
+        prepared = self._prepared.get(what) if small else None
+        if prepared is None:
+            prepared = self._prepare(call, small=small)
+            if small:
+                self._prepared[what] = prepared
+        self._run_rounds(prepared, call)
+
+    def _prepare(self, call: _Call, *, small: bool) -> _Prepared:
+        """A call with its rounds. small: in memory of its own, and in few rounds, for further calls."""
+        given, taken, address = call.given, call.taken, torch.Tensor.data_ptr
+        buffers = Buffers(call.program, self._rank, given, taken, _zeros, address, kept=small)
+        rounds = self.schedules.rounds(call.name, call.program, inplace=buffers.inplace, joined=small)
+        rows = buffers.rows(rounds, _zeros if small else self._scratch_of)
+        if self._is_batched(call.given):
+            exchanges = [partial(self._exchange_in_batch, rows, step) for step in rounds.rounds]
+        else:
+            what = f"{call.name} {buffers.inplace} {call.given.dtype} {call.reduction.__name__} {call.divides}"
+            octets, about = rows.as_bytes(_octets, call.given.element_size()), zlib.crc32(what.encode())
             try:
-                receives = [(links.recv(*arguments_of(m)), m) for m in step.receives]
-                sends = [(links.send(*arguments_of(m)), m) for m in step.sends]
-                for verb, works in (("a message from", receives), ("room for a message to", sends)):  # noqa: B007
-                    for work, message in works:  # noqa: B007
-                        work.wait()
-            except RuntimeError as error:
-                end = "" if message is None else f", which waits for {verb} rank {message.peer}"
-                where = f"{call.program.coll} of {call.name}, round {number + 1} of {len(rounds)}"
-                self._failed = ScheduleError(f"rank {self._rank}{end} ({where}), failed: {error}")
-                raise self._failed from error
-            for work in step.work:
-                target, first = rows(work.target, work.length), rows(work.first, work.length)
-                if work.second < 0:
+                self._links.connect(rounds.peers)
+            except BrokenLink as error:
+                raise self._fail(call, 1, len(rounds.rounds), error) from error
+            exchanges = [self._links.frames(octets, step, about) for step in rounds.rounds]
+        works = [[rows.operands(work) for work in step.work] for step in rounds.rounds]
+        return _Prepared(buffers, list(zip(exchanges, works, strict=True)))
+
+    def _run_rounds(self, prepared: _Prepared, call: _Call) -> None:
+        buffers = prepared.buffers
+        buffers.load(call.given)
+        for number, (exchange, works) in enumerate(prepared.rounds):
+            try:
+                exchange()
+            except (BrokenLink, RuntimeError) as error:
+                raise self._fail(call, number + 1, len(prepared.rounds), error) from error
+            for target, first, second in works:
+                if second is None:
                     target.copy_(first)
                 else:
-                    call.reduction(first, rows(work.second, work.length), out=target)
+                    call.reduction(first, second, out=target)
+        if call.divides:
+            _divide(buffers.target, self._size)
+        buffers.store(call.taken)
+
+    @staticmethod
+    def _is_batched(tensor: torch.Tensor) -> bool:
+        """Whether the inner backend moves the messages of a tensor, and a round in one batch."""
+        return tensor.is_cuda
+
+    def _exchange_in_batch(self, rows: Rows, step: Round) -> None:
+        """Exchange the messages of a round by one batch of point-to-point calls of the inner backend."""
+        device = rows(step.messages[0].first, 1).device if step.messages else None
+        if device is not None:
+            self.inner._start_coalescing(device)
+            for call, messages in ((self.inner.recv, step.receives), (self.inner.send, step.sends)):
+                for message in messages:
+                    call([rows(message.first, message.length)], message.peer, 0)
+            self.inner._end_coalescing(device).wait()
 
     def _scratch_of(self, like: torch.Tensor, elements: int) -> torch.Tensor:
-        """Memory for scratch and spare slots, which later calls use again."""
+        """Memory for scratch and spare slots, which later calls use again; on GPUs torch knows when it is free."""
+        if like.is_cuda:
+            return like.new_empty(elements)
         kept = self._scratch.get(like.dtype)
         if kept is None or len(kept) < elements:
             kept = self._scratch[like.dtype] = torch.empty(elements, dtype=like.dtype)
         return kept[:elements]
+
+
+def _inner_group(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroup:
+    """Gloo, and NCCL if this machine has a GPU for it."""
+    inner, types = dist.ProcessGroup(store, rank, size), dist.ProcessGroup.BackendType
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout)
+    inner._set_default_backend(types.GLOO)
+    inner._register_backend(torch.device("cpu"), types.GLOO, gloo)
+    if torch.cuda.is_available() and dist.is_nccl_available():
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = timeout
+        nccl = dist.ProcessGroupNCCL(dist.PrefixStore("nccl", store), rank, size, options)
+        inner._register_backend(torch.device("cuda"), types.NCCL, nccl)
+    return inner
+
+
+def _octets(vector: torch.Tensor) -> memoryview:
+    return memoryview(vector.view(torch.uint8).numpy())
 
 
 def _zeros(like: torch.Tensor, elements: int) -> torch.Tensor:
@@ -400,4 +483,4 @@ _LISTS = ("allgather", "gather", "scatter", "reduce_scatter", "alltoall")
 for _name in (*_LISTS, "barrier", "send", "recv", "recv_anysource"):
     setattr(ScheduledGroup, _name, _passed_on(_name))
 
-dist.Backend.register_backend("collc", _create, devices=["cpu"])
+dist.Backend.register_backend("collc", _create, devices=[*DEVICES])

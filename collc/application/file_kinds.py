@@ -33,7 +33,7 @@ class FileKind:
     if these do not tell it apart. mark: what they contain, but those of no description of a machine. verify, simulate,
     run, inspect, show: the function that the command calls, as MODULE:FUNCTION; "" if the command refuses the kind.
     Their arguments and results are those of `verify_file`, `simulate_file`, `run_program`, `inspect_file` and
-    `show_file`.
+    `program_subjects`.
     """
 
     name: str

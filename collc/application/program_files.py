@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from collc.base.diagnostics import Diagnostic, UsageError
+import numpy as np
+
+from collc.base.diagnostics import Diagnostic, SourceFile, UsageError
 from collc.base.reading import real_path
 from collc.source.elaboration.elaborate import load_program, load_topology
 from collc.source.imports import GivenFiles, load_source_files
 from collc.source.parsing.syntax import ScheduleDeclaration
 from collc.source.program import Program
+from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.version import __version__
 
@@ -41,6 +44,18 @@ def named_network(target: str, definitions: Mapping[str, str]) -> Network:
     file, colon, name = target.rpartition(":")
     named = bool(colon) and name.isidentifier()
     return load_topology(Path(file if named else target), name if named else None, definitions)
+
+
+def standard_demand(network: Network, collective: str, size: int) -> Demand:
+    """The demand of a collective of the standard library over all NPUs. size: a multiple of their number."""
+    gone: list[int] = np.flatnonzero(~network.present[: network.npu_count]).tolist()
+    without = f" without {{ {', '.join(f'npu {npu}' for npu in gone)} }}" if gone else ""
+    text = (
+        "import std.topologies\nimport std.collectives\n"
+        f"topology t = switched({network.npu_count}, bandwidth: 1GB/s, latency: 1us){without}\n"
+        f"schedule s on t {{ run {collective}(t.npus, size: {size}B) }}\n"
+    )
+    return load_program(SourceFile("standard", text)).schedules[0].demand
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,8 +278,10 @@ def compare_command(chosen: argparse.Namespace) -> Output:
 @command(
     "show",
     "write a report with pictures of a program, a schedule or a file for a runtime",
-    shared.RUNTIME_FILE.with_help(titles("show")),
-    shared.OUTPUT.with_help("the report (default: NAME.html, without --svg or --png)", metavar="FILE.html"),
+    option("files FILE", f"{titles('show')}; several are shown side by side", Path, nargs="+"),
+    shared.OUTPUT.with_help(
+        "the report (default: NAME.html, of several files comparison.html, without --svg or --png)", metavar="FILE.html"
+    ),
     shared.SVG.with_help("write one picture"),
     option("--png FILE.png", "write one picture; needs the extra collc[png]", Path),
     option("--picture", "which one (default: topology)", choices=PICTURE_KINDS.keys()),
@@ -295,7 +297,7 @@ def compare_command(chosen: argparse.Namespace) -> Output:
 )
 def show_command(chosen: argparse.Namespace) -> Output:
     """`collc show`: a report or a picture."""
-    from collc.application.show.showing import ShowSettings, show_file
+    from collc.application.show.showing import ShowSettings, show_files
 
     single = chosen.svg is not None or chosen.png is not None
     if not single and (chosen.picture is not None or chosen.theme is not None):
@@ -303,11 +305,12 @@ def show_command(chosen: argparse.Namespace) -> Output:
         raise UsageError(Diagnostic("U0135", f"{name} is for single pictures", hint="name a file: --svg FILE.svg"))
     page = chosen.output
     if page is None and not single:
-        page = Path("report.html" if chosen.file == Path("-") else f"{chosen.file.stem}.html")
+        stem = "comparison" if len(chosen.files) > 1 else chosen.files[0].stem
+        page = Path("report.html" if chosen.files == [Path("-")] else f"{stem}.html")
     picture, theme = chosen.picture or "topology", chosen.theme or "light"
     with progress_bar(chosen.quiet) as progress:
         settings = settings_of(ShowSettings, chosen, page=page, picture=picture, theme=theme)
-        shown = show_file(chosen.file, settings, progress)
+        shown = show_files(chosen.files, settings, progress)
     exit = Exit.DONE if shown.ok else Exit.CHECK_FAILED  # noqa: A001 (as in Output)
     return Output(
         shown.as_json,

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from collc.base.diagnostics import SourceFile
-from collc.base.units import format_bytes
-from collc.base.wording import plural
 from collc.editor.describe import network_in_words, value_of
 from collc.editor.uses import Resolver, callee_parameters, children, symbol_of
 from collc.editor.workspace import Workspace
@@ -100,11 +98,8 @@ def inlay_hints(programs: Workspace, path: Path) -> Iterator[tuple[int, str, boo
 def _chunks(programs: Workspace, path: Path, node: s.ScheduleDeclaration) -> Iterator[tuple[int, str, bool]]:
     """The chunks of each run of a schedule without loops, if the last check built it."""
     checked = programs.last_values(path)
-    built = checked.program.schedules if checked is not None and checked.program is not None else ()
-    request = next((each for each in built if each.name == node.name.name), None)
+    said = () if checked is None else checked.chunks.get(node.name.name, ())
     runs = [part for part in node.body if isinstance(part, s.RunStatement)]
-    if request is None or len(runs) != len(request.demand.runs):
-        return
-    for statement, run in zip(runs, request.demand.runs, strict=True):
-        size = f" of {format_bytes(run.chunk_size)}" if run.chunk_size else ""
-        yield statement.collective.function.span.end, f"{plural(len(run.pattern), 'chunk')}{size}", False
+    if len(runs) == len(said):
+        ends = (statement.collective.function.span.end for statement in runs)
+        yield from ((end, chunks, False) for end, chunks in zip(ends, said, strict=True))

@@ -43,6 +43,9 @@ ITEMS: Final = {
 """The protocol's kinds of completion items; other names are variables."""
 
 
+_RUNNING: Final = ("running", "")
+"""The result of a schedule that is being compiled."""
+
 server: Final = Server()
 
 
@@ -57,6 +60,15 @@ def set_options(ls: Server, params: lsp.InitializeParams) -> None:
 def enter_folders(ls: Server, _params: lsp.InitializedParams) -> None:
     """Enter the folders of the workspace."""
     ls.programs.folders = [path_of(folder.uri) for folder in ls.workspace.folders.values()]
+
+
+@server.feature(lsp.SHUTDOWN)
+async def finish(ls: Server, _params: None) -> None:
+    """End the compilation that runs, and wait for all answers: pygls 2.1 cannot shut down before these."""
+    while _RUNNING in ls.results.values() or (ls.checking is not None and not ls.checking.done()):
+        ls.end_compilation()
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # in which they are sent
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -382,14 +394,13 @@ def code_lenses(ls: Server, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
 async def compile_schedule(ls: Server, uri: str, name: str) -> str:
     """Compile a schedule of a saved file in another process, and say its time; an earlier compilation ends."""
     path = path_of(uri)
-    if ls.compiling is not None and ls.compiling.returncode is None:
-        ls.compiling.kill()
+    ls.end_compilation()
+    ls.results[path, name] = _RUNNING
     with TemporaryDirectory() as folder:
         words = ["-m", "collc", "compile", str(path), "--schedule", name, "--json", "--quiet", "-o", folder]
         process = ls.compiling = await asyncio.create_subprocess_exec(
             sys.executable, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
         )
-        ls.results[path, name] = "running", ""
         ls.refresh_lenses()
         output, _ = await process.communicate()
     ls.results[path, name] = _result(output, name)

@@ -106,6 +106,11 @@ class Server(LanguageServer):
         if shown is not None and shown.code_lens is not None and shown.code_lens.refresh_support:
             self.workspace_code_lens_refresh(None)
 
+    def end_compilation(self) -> None:
+        """End the compilation that runs, if there is one."""
+        if self.compiling is not None and self.compiling.returncode is None:
+            self.compiling.kill()
+
     # Messages
 
     def enter(self, uri: str, text: str | None) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -15,15 +15,19 @@ from typing import Final
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, SourceFile
 from collc.base.reading import read_text, real_path
 from collc.base.resources import standard_library
-from collc.editor.uses import Resolver
+from collc.base.units import format_bytes
+from collc.base.wording import plural
+from collc.editor.settled import settle
+from collc.editor.uses import Resolver, children
 from collc.source.elaboration.elaborate import checked_context, elaborate
 from collc.source.elaboration.file_context import FileContext
 from collc.source.imports import SUFFIX, GivenFiles, LoadedFiles, load_imports, with_tables
-from collc.source.limits import MAX_BYTES, MAX_FOLDERS
+from collc.source.limits import MAX_BYTES, MAX_EXPANSIONS, MAX_FOLDERS
 from collc.source.parsing import syntax as s
+from collc.source.parsing.edited import parse_edited
 from collc.source.parsing.parse import parse_partly
 from collc.source.problems import Problems
-from collc.source.program import Program
+from collc.source.program import ScheduleRequest
 from collc.source.scopes import FileScope
 
 _IMPORTS_FILE: Final = re.compile(r'\bimport\s*"')
@@ -32,11 +36,17 @@ _IMPORTS_FILE: Final = re.compile(r'\bimport\s*"')
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What `collc check` says of a program. context, program: None if an error precedes them."""
+    """What `collc check` says of a program.
+
+    context: None if an error precedes it. files: of the program, and chunks: of the runs of each schedule, in words;
+    empty if there are messages. expansions: of templates, at least as many as all statements need.
+    """
 
     messages: tuple[Diagnostic, ...]
     context: FileContext | None = None
-    program: Program | None = None
+    files: Mapping[Path, FileScope] = field(default_factory=dict[Path, FileScope])
+    chunks: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    expansions: int = 0
 
 
 @dataclass(eq=False)
@@ -44,7 +54,8 @@ class Workspace:
     """The files that an editor shows and those beside them.
 
     folders: of the workspace. texts: of the open files by resolved path, as the editor has them. The other fields are
-    caches: trees with the text that each was parsed from, paths by the names of files, and what follows from the texts.
+    caches: trees with the text that each was parsed from and the last ones without errors, paths by the names of files,
+    what follows from the texts, and of each program the last check with values and the last without messages.
     """
 
     folders: Sequence[Path] = ()
@@ -52,10 +63,12 @@ class Workspace:
     _trees: dict[Path, tuple[s.File, Sequence[Diagnostic]]] = field(
         default_factory=dict[Path, "tuple[s.File, Sequence[Diagnostic]]"]
     )
+    _whole_trees: dict[Path, s.File] = field(default_factory=dict[Path, s.File])
     _scopes: dict[Path, FileScope] = field(default_factory=dict[Path, FileScope])
     _names: dict[Path, Resolver] = field(default_factory=dict[Path, Resolver])
     _checked: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
     _evaluated: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
+    _correct: dict[Path, Checked] = field(default_factory=dict[Path, Checked])
     _paths: dict[str, Path] = field(default_factory=dict[str, Path])
     _files: list[Path] | None = None
 
@@ -77,7 +90,7 @@ class Workspace:
 
     def with_texts(self, texts: Mapping[Path, str]) -> Workspace:
         """The workspace with other texts of some files; nothing else is parsed again."""
-        return Workspace(self.folders, {**self.texts, **texts}, dict(self._trees))
+        return Workspace(self.folders, {**self.texts, **texts}, dict(self._trees), dict(self._whole_trees))
 
     # Files
 
@@ -118,7 +131,10 @@ class Workspace:
         path = Path(source.name)
         known = self._trees.get(path)
         if known is None or known[0].source.text != source.text:
-            known = self._trees[path] = parse_partly(source)
+            whole = self._whole_trees.get(path)
+            known = self._trees[path] = parse_partly(source) if whole is None else parse_edited(source, whole)
+            if not known[1]:
+                self._whole_trees[path] = known[0]
         return known
 
     def _parse_whole(self, source: SourceFile) -> s.File:
@@ -176,30 +192,57 @@ class Workspace:
         return GivenFiles(str(path), {path: self.source(path).text, **self.texts})
 
     def check_snapshot(self, program: GivenFiles) -> Checked:
-        """The messages about a snapshot, and what was built of it. It changes nothing, so another thread can run it."""
-        contexts: list[FileContext] = []
-        last = self._evaluated.get(Path(program.name))
-        before = None if last is None or last.context is None else last.context.program
+        """The messages about a snapshot. It changes nothing, so another thread can run it."""
+        path = Path(program.name)
+        last, correct = self._evaluated.get(path), self._correct.get(path)
+        checked = self._check(program, last, correct)
+        if correct is not None and checked.expansions > MAX_EXPANSIONS:  # settled statements count again with each edit
+            checked = self._check(program, last, None)
+        return checked
 
-        def build(loaded: LoadedFiles) -> Program:
-            contexts.append(checked_context(loaded, {}, before))
-            return elaborate(contexts[-1])
+    def _check(self, program: GivenFiles, last: Checked | None, correct: Checked | None) -> Checked:
+        """The messages about a snapshot. last: the last check with values. correct: the last one without messages."""
+        known = None if last is None or last.context is None else last.context.program
+        settled = False
+        contexts: list[FileContext] = []
+
+        def build(loaded: LoadedFiles) -> Checked:
+            nonlocal settled
+            settled = correct is not None and settle(loaded.files, correct.files)
+            contexts.append(checked_context(loaded, {}, known))
+            chunks = {request.name: _chunks(contexts[-1], request) for request in elaborate(contexts[-1]).schedules}
+            return Checked((), contexts[-1], loaded.files, chunks, contexts[-1].program.expansions)
 
         try:
-            built = with_tables(program, build, self._parse_whole)
-            return Checked((), contexts[-1], built)
+            checked = with_tables(program, build, self._parse_whole)
         except (SourceError, NoSchedule) as error:
-            return Checked(error.diagnostics, contexts[-1] if contexts else None)
+            context = contexts[-1] if contexts else None
+            checked = Checked(error.diagnostics, context, expansions=context.program.expansions if context else 0)
+        if correct is None or not settled:
+            return checked
+        expansions = correct.expansions + checked.expansions
+        return replace(checked, chunks={**correct.chunks, **checked.chunks}, expansions=expansions)
 
     def enter(self, path: Path, checked: Checked) -> None:
         """Keep what a check of the present texts said of a program."""
         self._checked[path] = checked
         if checked.context is not None:
             self._evaluated[path] = checked
+        if not checked.messages:
+            self._correct[path] = checked
 
     def last_values(self, path: Path) -> Checked | None:
         """The last check of a program that got as far as values; None if there is none."""
         return self._evaluated.get(path)
+
+
+def _chunks(context: FileContext, request: ScheduleRequest) -> list[str]:
+    """The chunks of each run of a schedule without loops, in words."""
+    runs = [part for node in context.file.look_up("schedule", request.name) for part in children(node)]
+    if sum(isinstance(part, s.RunStatement) for part in runs) != len(request.demand.runs):
+        return []
+    sizes = ((len(run.pattern), run.chunk_size) for run in request.demand.runs)
+    return [plural(count, "chunk") + (f" of {format_bytes(size)}" if size else "") for count, size in sizes]
 
 
 @cache

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import heapq
 from collections import namedtuple
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
 
-RouteGraph = namedtuple("RouteGraph", "out_offsets out_links source target element_of sizes strides distance")
+RouteGraph = namedtuple("RouteGraph", "out_offsets out_links source target index sizes strides distance")
 """Links, and how far it is at least.
 
-out_offsets, out_links: the links out of each NPU (CSR). source, target: of each link. element_of: of each NPU, in a
-group with some sizes and strides. distance: hops from element 0 to each one at least, as between their
-translations.
+out_offsets, out_links: the links out of each NPU (CSR). source, target: of each link. index: [axes * NPUs], of each NPU
+along each axis of a group with some sizes and strides. distance: hops from element 0 to each one at least, as between
+their translations.
 """
 
 
@@ -33,7 +33,7 @@ def find_route(
     load: of each link, and at the end the largest. cost, via, route: room for a number of each NPU; cost is 0 before
     and after.
     """
-    out_links, target, element_of, largest = graph.out_links, graph.target, graph.element_of, load[len(load) - 1]
+    out_links, target, index, largest = graph.out_links, graph.target, graph.index, load[len(load) - 1]
     heap = [(0, 0, start)]
     touched = [start]
     cost[start] = 1
@@ -57,9 +57,8 @@ def find_route(
             via[there] = link
             left = 0
             for axis in range(len(graph.sizes)):
-                stride = graph.strides[axis]
-                step = element_of[end] // stride - element_of[there] // stride
-                left += step % graph.sizes[axis] * stride
+                step = index[axis * len(cost) + end] - index[axis * len(cost) + there]
+                left += (step + graph.sizes[axis] if step < 0 else step) * graph.strides[axis]
             heapq.heappush(heap, (whole - 1 + graph.distance[left], 1 - whole, there))
     npu = end
     while hops >= 0 and npu != start:
@@ -72,3 +71,31 @@ def find_route(
     for npu in touched:
         cost[npu] = 0
     return hops
+
+
+def find_routes(
+    graph: RouteGraph,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    load: MutableSequence[int],
+    cost: MutableSequence[int],
+    via: MutableSequence[int],
+    route: MutableSequence[int],
+    lengths: MutableSequence[int],
+    routes: MutableSequence[int],
+) -> int:
+    """Writes the routes of messages, one after another, and how long they are; returns how many were found before one
+    that has none, or for which `routes` has no room left.
+    """
+    written = 0
+    for number in range(len(starts)):
+        if written + len(cost) > len(routes):
+            return number
+        hops = find_route(graph, starts[number], ends[number], load, cost, via, route)
+        if hops < 0:
+            return number
+        lengths[number] = hops
+        for hop in range(hops):
+            routes[written + hop] = route[hops - 1 - hop]
+        written += hops
+    return len(starts)

@@ -261,7 +261,23 @@ def loops(pairs: Sequence[Pair]) -> list[Loop] | None:
     whole = _one_loop(pairs)
     if whole is not None:
         return [whole]
-    return _loops_of_torus(pairs) or _loops_by_run(pairs) or _loops_by_first_index(pairs)
+    return _pairs_in_blocks(pairs) or _loops_of_torus(pairs) or _loops_by_run(pairs) or _loops_by_first_index(pairs)
+
+
+def _pairs_in_blocks(pairs: Sequence[Pair]) -> list[Loop] | None:
+    """A loop over all pairs of a step and its multiples in equal blocks of a family, as in groups of a dragonfly."""
+    edges = {(source[0], target[0]) for source, target in pairs if len(source) == len(target) == 1}
+    steps = {b - a for a, b in edges}
+    if len(edges) != len(pairs) or min(steps) < 1:
+        return None
+    step, count = min(steps), max(max(edge) for edge in edges) + 1
+    size = max(steps) + step
+    if count % size or size % step or len(edges) != count * (size // step - 1) // 2:
+        return None
+    if any((b - a) % step or a // size != b // size for a, b in edges):
+        return None
+    ranges = (("i", f"0..{count}"), ("j", f"i + {step}..(i // {size} + 1) * {size}"))
+    return [Loop(ranges, ("i",), ("j",), f"(j - i) % {step} == 0" if step > 1 else "")]
 
 
 def _loops_by_run(pairs: Sequence[Pair]) -> list[Loop] | None:

@@ -139,7 +139,7 @@ def collective_of(
         return Collective("custom", "custom", ranks, largest, largest, op=op, pad_buffers=True)
     if coll is not None or run is None:
         raise ValueError(f"{network.name} is not the communicator of one run: see communicators_of")
-    runtime = "RCCL" if profile is Profile.RCCL else "the MSCCL executor"
+    runtime = {Profile.RCCL: "RCCL", Profile.RUN: "collc's own runtime"}.get(profile, "the MSCCL executor")
     message = f"'{run.collective}' is not a collective of {runtime}"
     hint = f"it has {', '.join(_FILE_NAMES)}; or write 'emit msccl(profile: \"old\")' for a custom collective"
     raise SourceError(Diagnostic("M0105", message, hint=hint))

@@ -188,7 +188,7 @@ _BUFFERS: Final = (*BUFFERS, "p")
 """Names of buffers by number; the last one holds packets."""
 
 _OP_COLORS: Final = {
-    **dict.fromkeys(("put", "pws", "get", "ppkt", "rppkt", "gstore"), 0),
+    **dict.fromkeys(("put", "pws", "pwsf", "get", "ppkt", "rppkt", "gstore"), 0),
     **dict.fromkeys(("re", "rre", "repkt", "recpkt"), 4),
     **dict.fromkeys(("res", "rres", "respkt", "recspkt", "glres"), 3),
     **dict.fromkeys(("copy", "cpkt", "upkt"), 6),

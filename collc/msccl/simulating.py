@@ -200,6 +200,10 @@ class _TaskInterpreter(PlanInterpreter[int]):
         if op.name == "sem_release":
             for key in semaphores_of(op):
                 self.transport.releases[key].append(end)
+        if op.name == "pwsf":
+            sent = self.task(gpu, gpu)
+            self.edges += [(message, sent, DONE) for message in (*self.moved[tb], end)]
+            end = sent
         self.last[tb] = end
 
     def meet(self, threadblocks: list[int]) -> None:

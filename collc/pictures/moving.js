@@ -379,6 +379,7 @@ const animate = (box) => {
       time = Math.min(time, end());
       draw();
     });
+    if (beside.value) beside.dispatchEvent(new Event("change"));
   }
   const pointed = (event) => {
     const area = main.canvas.getBoundingClientRect();

@@ -45,12 +45,14 @@ class Remarks:
 class Moving:
     """Pictures that move on one clock: the first, and one of the others beside it. caption: sentences below.
 
-    In a page, the first pictures of its other sections can be beside it, too.
+    together: whether the second is beside it at once. In a page, the first pictures of its other sections can be beside
+    it, too.
     """
 
     title: str
     clips: Sequence[Clip]
     caption: str = ""
+    together: bool = False
 
 
 Block = Figure | Table | Facts | Remarks | Moving
@@ -120,7 +122,7 @@ class _Clips:
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         figures = [block for block in blocks if isinstance(block, Moving)]
-        self._clips = [clip for figure in figures for clip in figure.clips]
+        self._clips = [*{id(clip): clip for figure in figures for clip in figure.clips}.values()]
         self.first = [(figure.clips[0].name, self.number(figure.clips[0])) for figure in figures]
 
     def number(self, clip: Clip) -> int:
@@ -201,7 +203,10 @@ def _moving_figure(block: Moving, ident: str, clips: _Clips) -> str:
     number = clips.number(main)
     others = [(clip.name, clips.number(clip)) for clip in block.clips[1:]]
     others += [first for first in clips.first if first[1] not in {number, *(other for _, other in others)}]
-    options = "".join(f'<option value="{k}">{escape_text(name)}</option>' for name, k in others)
+    options = "".join(
+        f'<option value="{k}"{" selected" if block.together and not place else ""}>{escape_text(name)}</option>'
+        for place, (name, k) in enumerate(others)
+    )
     beside = f'<label>beside <select class="beside"><option value="">nothing</option>{options}</select></label>'
     paces = "".join(f'<option value="{seconds}">{seconds} s</option>' for seconds in (10, 5, 30))
     caption = " ".join([block.caption, *(f"{note[0].upper()}{note[1:]}." for note in main.notes)])

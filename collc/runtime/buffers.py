@@ -31,19 +31,22 @@ class Buffers:
         taken: Any,  # noqa: ANN401
         zeros: Callable[[Any, int], Any],
         address: Callable[[Any], int],
+        *,
+        kept: bool = False,
     ) -> None:
         """given, taken: input and output, as vectors. zeros: makes a vector of zeros of an array's type. address: of
-        the first element of an array.
+        the first element of an array. kept: in memory of its own, which later calls with other vectors use
+        again, and in place if the program can.
         """
         chunks = program.chunks_per_loop // (program.ranks if program.coll in TOTAL else 1)
         blocks = self._blocks = blocks_of(program.coll, program.ranks)
-        length = self._length = len(given) // blocks[INPUT]
+        length = len(given) // blocks[INPUT]
         self.elements = -(-length // chunks)
         padded = self.elements * chunks
-        pads, own = padded != length, slice(rank * padded, (rank + 1) * padded)
+        pads, own = kept or padded != length, slice(rank * padded, (rank + 1) * padded)
         first, second = (given, taken) if blocks[INPUT] <= blocks[OUTPUT] else (taken, given)
         offset = rank * length if blocks[INPUT] != blocks[OUTPUT] else 0
-        joined = address(first) == address(second[offset:])
+        joined = kept or address(first) == address(second[offset:])
         self.inplace = program.in_place and (joined or not program.out_of_place)
         if not self.inplace:
             self.source = zeros(given, blocks[INPUT] * padded) if pads or joined else given
@@ -56,23 +59,22 @@ class Buffers:
             self.source = self.target[own] if blocks[INPUT] < blocks[OUTPUT] else self.target
         self._loads = address(self.source) != address(given)
         self._stores = address(self.target) != address(taken)
-        self._given, self._taken = given, taken
+        self._loaded = self.source.reshape(blocks[INPUT], -1)[:, :length]
+        self._stored = self.target.reshape(blocks[OUTPUT], -1)[:, :length]
 
     def rows(self, rounds: RankRounds, zeros: Callable[[Any, int], Any]) -> Rows:
         """The memory of the program. zeros: makes the vector of its scratch and spare slots."""
         kept = [size for _, size in rounds.buffers[SCRATCH:]]
-        scratch = zeros(self.source, sum(kept) * self.elements).reshape(-1, self.elements)
-        vectors = self.source.reshape(-1, self.elements), self.target.reshape(-1, self.elements)
-        return Rows(rounds, (*vectors, scratch[: kept[0]], scratch[kept[0] :]))
+        scratch = zeros(self.source, sum(kept) * self.elements)
+        first = kept[0] * self.elements
+        return Rows(rounds, (self.source, self.target, scratch[:first], scratch[first:]), self.elements)
 
-    def load(self) -> None:
+    def load(self, given: Any) -> None:  # noqa: ANN401
         """Copy the input, if the program does not read it where it is."""
         if self._loads:
-            rows = self.source.reshape(self._blocks[INPUT], -1)
-            rows[:, : self._length] = self._given.reshape(self._blocks[INPUT], -1)
+            self._loaded[:] = given.reshape(self._blocks[INPUT], -1)
 
-    def store(self) -> None:
+    def store(self, taken: Any) -> None:  # noqa: ANN401
         """Copy the output, if the program does not write it where it is."""
         if self._stores:
-            rows = self.target.reshape(self._blocks[OUTPUT], -1)
-            self._taken.reshape(self._blocks[OUTPUT], -1)[:] = rows[:, : self._length]
+            taken.reshape(self._blocks[OUTPUT], -1)[:] = self._stored

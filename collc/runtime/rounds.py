@@ -1,8 +1,8 @@
 """A run program as rounds, for libraries whose messages are posted together and then awaited (torch, MPI).
 
 In a round a rank posts all its receives and sends, waits for them, and then works on its own memory. A message is sent
-in the first round in which what it carries is there, and a connection carries one message in each round. So a round
-depends on earlier ones alone, and no order in which ranks reach their rounds can block them.
+in the first round in which what it carries is there, and a connection carries one message in each round (`joined`: any
+number). So a round depends on earlier ones alone, and no order in which ranks reach their rounds can block them.
 
 What arrives before its slots may be overwritten waits in a spare slot. Moments: the exchange of round k is at 2 k, the
 work after it at 2 k + 1.
@@ -11,7 +11,7 @@ work after it at 2 k + 1.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -46,6 +46,11 @@ class Round:
     receives: list[Message] = field(default_factory=list[Message])
     work: list[Work] = field(default_factory=list[Work])
 
+    @property
+    def messages(self) -> list[Message]:
+        """All messages."""
+        return [*self.sends, *self.receives]
+
 
 @dataclass(frozen=True, slots=True)
 class RankRounds:
@@ -57,28 +62,46 @@ class RankRounds:
     numbers: list[int]
     buffers: tuple[tuple[int, int], ...]
 
+    @property
+    def peers(self) -> set[int]:
+        """The ranks with which this one exchanges messages."""
+        return {message.peer for step in self.rounds for message in step.messages}
+
 
 class Rows:
-    """The memory of one call: arrays of NumPy or torch with a row for each slot, by buffer."""
+    """The memory of one call: vectors of NumPy or torch, or bytes, with some elements for each slot, by buffer."""
 
-    def __init__(self, rounds: RankRounds, arrays: Sequence[Any]) -> None:
-        """arrays: of the buffers, in their order."""
-        parts = zip(rounds.buffers, arrays, strict=True)
+    def __init__(self, rounds: RankRounds, vectors: Sequence[Any], width: int) -> None:
+        """vectors: of the buffers, in their order. width: elements of a slot."""
+        self._rounds, self._vectors, self._width = rounds, vectors, width
+        parts = zip(rounds.buffers, vectors, strict=True)
         self._parts = sorted(
-            ((first, size, array) for (first, size), array in parts if size), key=lambda part: -part[1]
+            ((first, size, vector) for (first, size), vector in parts if size), key=lambda part: -part[1]
         )
 
     def __call__(self, first: int, count: int) -> Any:  # noqa: ANN401
-        """Some neighbouring rows, as a view."""
-        for begin, size, array in self._parts:  # the longest first, which may contain another one
+        """Some neighbouring rows, as a view of a vector."""
+        for begin, size, vector in self._parts:  # the longest first, which may contain another one
             if 0 <= first - begin < size:
-                return array[first - begin : first - begin + count]
+                return vector[(first - begin) * self._width : (first - begin + count) * self._width]
         raise IndexError(first)
 
+    def operands(self, work: Work) -> tuple[Any, Any, Any]:
+        """The target of some work, what is copied or reduced there, and what it is reduced with or None."""
+        second = None if work.second < 0 else self(work.second, work.length)
+        return self(work.target, work.length), self(work.first, work.length), second
 
-def rounds_of(program: RunProgram, *, inplace: bool) -> list[RankRounds]:
-    """The rounds of all ranks. Raises ValueError for a program that never ends (`collc verify` says so earlier)."""
-    return _Planner(program, inplace=inplace).plan()
+    def as_bytes(self, octets: Callable[[Any], memoryview], size: int) -> Rows:
+        """The same memory as bytes. octets: the bytes of a vector. size: of an element."""
+        return Rows(self._rounds, [octets(vector) for vector in self._vectors], self._width * size)
+
+
+def rounds_of(program: RunProgram, *, inplace: bool, joined: bool = False) -> list[RankRounds]:
+    """The rounds of all ranks. Raises ValueError for a program that never ends (`collc verify` says so earlier).
+
+    joined: a connection may carry several messages in a round, so that there are as few rounds as can be.
+    """
+    return _Planner(program, inplace=inplace, joined=joined).plan()
 
 
 class _Planner:
@@ -88,8 +111,9 @@ class _Planner:
     the memory of all ranks on; their uses are moments of `written` and `read` too.
     """
 
-    def __init__(self, program: RunProgram, *, inplace: bool) -> None:
+    def __init__(self, program: RunProgram, *, inplace: bool, joined: bool) -> None:
         self.program = program
+        self.pause: int = 0 if joined else 2  # moments between two messages of a connection
         self.chunks, self.layout = program.layout(inplace=inplace)
         self.operands, self.waits = program.operands(inplace=inplace), program.waits
         self.written: dict[int, int] = defaultdict(int)
@@ -130,7 +154,7 @@ class _Planner:
     def _send(self, step: int, rank: int, first: int, count: int) -> None:
         connection = self.waits.sends[step]
         ready = max(self.written[slot] for slot in range(first, first + count))
-        moment = max(ready // 2 * 2 + 2, self.last[connection] + 2)
+        moment = max(ready // 2 * 2 + 2, self.last[connection] + self.pause)
         self.last[connection] = moment
         self._mark(self.read, first, count, moment)
         self.in_transit[connection].append((moment, rank, first, count))

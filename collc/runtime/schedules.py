@@ -46,7 +46,10 @@ class Schedules:
     ranks: int
     npus: tuple[str, ...] = ()
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    _rounds: dict[tuple[str, bool], RankRounds] = field(default_factory=dict[tuple[str, bool], RankRounds])
+    _rounds: dict[tuple[str, bool, bool], RankRounds] = field(default_factory=dict[tuple[str, bool, bool], RankRounds])
+    _chosen: dict[tuple[str, int, int], tuple[str, RunProgram] | str] = field(
+        default_factory=dict[tuple[str, int, int], "tuple[str, RunProgram] | str"]
+    )
 
     @staticmethod
     def read(folder: Path | None, rank: int, ranks: int, npus: Sequence[str] = ()) -> Schedules:
@@ -75,6 +78,11 @@ class Schedules:
         size: bytes of the input of this rank. Files count those of all ranks together for All-Gather, Reduce-Scatter
         and All-to-All. Of several files that fit, the one whose smallest size is the largest.
         """
+        if (coll, size, root) not in self._chosen:
+            self._chosen[coll, size, root] = self._choose(coll, size, root)
+        return self._chosen[coll, size, root]
+
+    def _choose(self, coll: str, size: int, root: int) -> tuple[str, RunProgram] | str:
         size *= self.ranks if coll == "allgather" else 1
         reason = "no file of the collective"
         fitting: list[tuple[str, RunProgram]] = []
@@ -99,8 +107,9 @@ class Schedules:
         if self.counts[coll, by] == 1 and not self.rank:
             LOG.info("%s: %s", coll, by)
 
-    def rounds(self, name: str, program: RunProgram, *, inplace: bool) -> RankRounds:
-        """The rounds of this rank."""
-        if (name, inplace) not in self._rounds:
-            self._rounds[name, inplace] = rounds_of(program, inplace=inplace)[self.rank]
-        return self._rounds[name, inplace]
+    def rounds(self, name: str, program: RunProgram, *, inplace: bool, joined: bool = False) -> RankRounds:
+        """The rounds of this rank. joined: as for `rounds_of`."""
+        key = name, inplace, joined
+        if key not in self._rounds:
+            self._rounds[key] = rounds_of(program, inplace=inplace, joined=joined)[self.rank]
+        return self._rounds[key]

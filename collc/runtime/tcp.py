@@ -25,6 +25,10 @@ GREETING: Final = struct.Struct("<16sq")
 """What the sender of a connection sends first: the token of the run, and the number of the connection."""
 
 
+AT_ONCE: Final = 64 << 10
+"""Bytes that a socket takes at once, whether or not the receiver reads."""
+
+
 class LinkError(Exception):
     """A connection that failed."""
 
@@ -148,15 +152,15 @@ class TcpTransport:
         for row, (number, sender, receiver) in enumerate(self._ends):
             if sender == self._rank:
                 try:
-                    link = _connect(routes[number], seconds)
+                    link = connect(routes[number], seconds)
                     link.sendall(GREETING.pack(token, number))
                 except OSError as error:
                     raise LinkError(f"the connection to rank {receiver} failed: {error}") from error
-                self._out[row] = _Outgoing(_prepare(link))
+                self._out[row] = _Outgoing(prepare(link))
         row_of = {number: row for row, (number, _, receiver) in enumerate(self._ends) if receiver == self._rank}
         while len(self._into) < len(row_of):
-            row, link = _accept(listener, token, row_of, deadline)
-            self._into[row] = _Incoming(_prepare(link), program, self._ends[row][0], self.moments)
+            row, link = accept(listener, token, row_of, deadline)
+            self._into[row] = _Incoming(prepare(link), program, self._ends[row][0], self.moments)
             self._selector.register(link, selectors.EVENT_READ, row)
 
     def send(self, connection: int, message: Array) -> None:
@@ -209,23 +213,26 @@ class TcpTransport:
             raise LinkError(f"the connection to rank {self._ends[row][2]} failed: {error}") from error
 
 
-def _connect(route: Route, seconds: float) -> socket.socket:
+def connect(route: Route, seconds: float) -> socket.socket:
+    """A connection to the end of a route. Raises OSError after that many seconds."""
     link = socket.create_connection((route.host, route.port), seconds, (route.source, 0) if route.source else None)
     if route.buffer:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, route.buffer)
     return link
 
 
-def _prepare(link: socket.socket) -> socket.socket:
+def prepare(link: socket.socket) -> socket.socket:
+    """The connection, which sends at once and never waits."""
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setblocking(False)
     return link
 
 
-def _accept(
-    listener: socket.socket, token: bytes, row_of: dict[int, int], deadline: float
-) -> tuple[int, socket.socket]:
-    """(row, socket) of the next connection that shows the token; others are closed."""
+def accept(listener: socket.socket, token: bytes, row_of: dict[int, int], deadline: float) -> tuple[int, socket.socket]:
+    """(row, socket) of the next connection that shows the token; others are closed. Raises LinkError at the deadline.
+
+    row_of: by what the connection says after the token.
+    """
     while (left := deadline - time.monotonic()) > 0:
         listener.settimeout(left)
         try:

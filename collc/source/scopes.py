@@ -87,7 +87,8 @@ class FileScope:
 
     module: "std.topologies" for a file of the standard library, else None. names: name space -> name -> declarations.
     imports: the imported files. chosen: the statements of those branches of top-level `if`s whose condition holds;
-    elaboration fills it.
+    elaboration fills it. settled: statements that are known to have no errors: they are not checked, and evaluated only
+    if others use them.
     """
 
     source: SourceFile
@@ -97,6 +98,7 @@ class FileScope:
     names: dict[str, dict[str, list[Declaration]]] = field(default_factory=dict[str, dict[str, list[Declaration]]])
     imports: list[tuple[FileScope, s.Import]] = field(default_factory=list["tuple[FileScope, s.Import]"])
     chosen: list[s.Statement] = field(default_factory=list[s.Statement])
+    settled: frozenset[s.Statement] = frozenset()
 
     def declare(self, statements: Sequence[s.Statement], problems: Problems) -> None:
         """Add declarations; a second declaration of a name is reported to `problems`."""
@@ -110,6 +112,10 @@ class FileScope:
     def all_statements(self) -> Iterator[s.Statement]:
         """All statements at the top of the file and those of chosen branches, in order."""
         yield from (*self.statements, *self.chosen)
+
+    def open_statements(self) -> Iterator[s.Statement]:
+        """All statements but those that are settled, in order."""
+        return (node for node in self.all_statements() if node not in self.settled)
 
     def params(self) -> list[str]:
         """The names of all params, in order."""

@@ -2,7 +2,9 @@
 
 Time goes forward. A link carries next the transfer that could start first; of several such transfers, the one that is
 earliest in the schedule that is retimed. A transfer starts as soon as its link is free, its source can send and its
-target can receive it. Of links that compete for a port, the link that has waited longest goes first.
+target can receive it. Of links that compete for a port, the link that has waited longest goes first, and of equal ones
+the one with the lower colour: links that share a port differ in colour, so that on a symmetric network each port has
+one link after another from the start on.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import heapq
 from dataclasses import dataclass
 from typing import Final
 
+from collc.graph.edge_colouring import colour_edges
 from collc.synthesis.retiming import Waits
 
 Queue = list[tuple[int, int, int]]
@@ -40,7 +43,7 @@ class PortTransfers:
 
 
 class PortList:
-    """One list schedule. seed: decides between links that are equal otherwise."""
+    """One list schedule. seed: decides between links that are equal otherwise; 0: their colours do."""
 
     def __init__(self, given: PortTransfers, seed: int) -> None:
         self._given, self._seed = given, seed
@@ -60,6 +63,7 @@ class PortList:
             for other, after in wait:
                 self._followers[other].append((k, after))
         self._seen: list[set[int]] = [set() for _ in given.link]
+        self._colour = _link_colours(given, links) if seed == 0 else []
 
     def starts(self) -> list[int] | None:
         """The start of each transfer; None if transfers wait for one another."""
@@ -117,6 +121,8 @@ class PortList:
 
     def _tie(self, link: int) -> int:
         """A number that decides between links that are equal otherwise."""
+        if self._colour:
+            return self._colour[link]
         return (link * 2_654_435_761 ^ self._seed * 40_503) * 2_246_822_519 >> 13 & 4095
 
     def _earliest(self, k: int, now: int) -> int:
@@ -144,3 +150,11 @@ class PortList:
         for follower in dict.fromkeys(follower for follower, _ in self._followers[k]):
             if self._left[follower] == 0 and self._starts[follower] < 0:
                 self._add(follower)
+
+
+def _link_colours(given: PortTransfers, links: int) -> list[int]:
+    """By link, a number that differs at links that share a port."""
+    ends = [(-1 - link, -1 - link) for link in range(links)]
+    for link, out, into in zip(given.link, given.out, given.into, strict=True):
+        ends[link] = out if out >= 0 else -1 - link, into if into >= 0 else -1 - link
+    return colour_edges(ends)

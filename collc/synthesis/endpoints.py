@@ -8,7 +8,7 @@ arrivals and departures of each chunk at each device, so the schedule stays vali
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -50,19 +50,29 @@ def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> 
     """
     if not len(Ports.of(module.network)):
         return synthesize(module)
+    networks = networks_without_limits(module.network)
+    plans = [lambda network=network: join(synthesize(replace(module, network=network))) for network in networks]
+    best = shortest_retimed(plans, lambda planned: _with_limits(planned, module.network))
+    note = "the times in the notes above ignore the limits of NPUs"
+    return replace(best, notes=(*best.notes, note)) if best.notes else best
+
+
+def shortest_retimed(plans: Iterable[Callable[[], Module]], limited: Callable[[Network], Network]) -> Module:
+    """The shortest of some schedules, with their transfers started anew on networks with limits.
+
+    limited: the network with limits for that of a plan. Raises the first error if no plan can be made and retimed.
+    """
     retimed: list[Module] = []
     failures: list[CollcError] = []
-    for network in networks_without_limits(module.network):
+    for plan in plans:
         try:
-            solved = join(synthesize(replace(module, network=network)))
-            retimed.append(retimed_for_endpoints(solved, _with_limits(solved.network, module.network)))
+            planned = plan()
+            retimed.append(retimed_for_endpoints(planned, limited(planned.network)))
         except CollcError as error:
             failures.append(error)
     if not retimed:
         raise failures[0]
-    best = min(retimed, key=Module.collective_time)
-    note = "the times in the notes above ignore the limits of NPUs"
-    return replace(best, notes=(*best.notes, note)) if best.notes else best
+    return min(retimed, key=Module.collective_time)
 
 
 def networks_without_limits(network: Network) -> list[Network]:
@@ -138,9 +148,21 @@ class _PortOrders:
 
     def best(self) -> list[int] | None:
         """The starts of the shortest schedule found; None if there is none."""
-        seeds = range(_list_count(len(self._given.link)))
-        tries = [self._in_order(), *(PortList(self._given, seed).starts() for seed in seeds)]
-        return min((starts for starts in tries if starts is not None), key=self._end, default=None)
+        lists = self._lists(self._given)
+        if not any(lists):  # such as if two NPUs swap partials: each must start before the other arrives
+            later = [[(other, after) for other, after in wait if after >= 0] for wait in self._waits]
+            lists = [starts for starts in self._lists(replace(self._given, waits=later)) if self._are_kept(starts)]
+        tries = (starts for starts in (self._in_order(), *lists) if starts is not None)
+        return min(tries, key=self._end, default=None)
+
+    def _lists(self, given: PortTransfers) -> list[list[int] | None]:
+        return [PortList(given, seed).starts() for seed in range(_list_count(len(given.link)))]
+
+    def _are_kept(self, start: list[int] | None) -> bool:
+        """Whether all transfers wait as they must."""
+        if start is None:
+            return False
+        return all(start[k] >= start[other] + after for k, wait in enumerate(self._waits) for other, after in wait)
 
     def _in_order(self) -> list[int] | None:
         """The starts if links carry, and NPUs send and receive, in the order of the schedule."""

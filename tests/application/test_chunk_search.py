@@ -66,11 +66,11 @@ def searched(times: dict[int, int], numbers: tuple[int, ...] = (), stop=lambda: 
 
 
 def test_the_search_climbs_and_then_looks_round_the_best() -> None:
-    found = searched({n: 1000 + abs(n - 24) for n in range(1, 257)})
+    found = searched({n: 1000 + 100 * abs(n - 24) for n in range(1, 257)})
     best = found.best()
     assert best.number == 24
-    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 64, 256, 32, 8, 24, 12]
-    assert found.note(best) == "chunks: auto chose 24 per block (tried: 1, 4, 16, 64, 256, 32, 8, 24, 12)"
+    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 64, 32, 8, 24, 12]
+    assert found.note(best) == "chunks: auto chose 24 per block (tried: 1, 4, 16, 64, 32, 8, 24, 12)"
 
 
 def test_the_search_ends_where_more_chunks_do_not_help() -> None:
@@ -79,8 +79,18 @@ def test_the_search_ends_where_more_chunks_do_not_help() -> None:
     assert [attempt.number for attempt in found.tried] == [1, 4, 16, 2]
 
 
+def test_the_search_ends_where_four_times_as_many_chunks_gain_under_3_percent() -> None:
+    """Nothing above the last number is tried, as it would cost more still."""
+    found = searched({1: 1200, 4: 1000, 8: 985, 16: 971, 32: 960, 64: 950})
+    assert found.best().number == 16
+    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 8]
+    found = searched({1: 1200, 4: 1000, 8: 985, 16: 969, 32: 960, 64: 950})
+    assert found.best().number == 64
+    assert [attempt.number for attempt in found.tried] == [1, 4, 16, 64, 32]
+
+
 def test_only_numbers_that_divide_are_tried() -> None:
-    found = searched({n: 1000 - 2 * n for n in (1, 3, 9, 27, 81, 243)})
+    found = searched({n: 1000 - 100 * power for power, n in enumerate((1, 3, 9, 27, 81, 243))})
     assert found.best().number == 243
     assert [attempt.number for attempt in found.tried] == [1, 3, 9, 27, 243, 81]
 

@@ -171,6 +171,14 @@ def test_plans_on_disk_are_shared_and_damaged_ones_are_made_again(tmp_path: Path
     assert decode_plan("0" * 64, whole) is None
 
 
+def test_a_plan_that_cannot_be_written_is_kept_and_counted(planner: collc.Planner, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    store = PlanStore(1 << 20, tmp_path / "file")
+    plan = planner.plan("all_gather", npus=[0, 1], **SMALL).plan
+    store.add(plan)
+    assert (store.find(plan.key), store.unwritten) == (plan, 1)
+
+
 def test_memory_is_bounded(planner: collc.Planner) -> None:
     plans = [planner.plan("all_gather", npus=group, **SMALL).plan for group in ([0, 1], [0, 4], [0, 1, 2])]
     size = max(bytes_of((plan.key, plan)) for plan in plans)
@@ -270,6 +278,7 @@ def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner)
         ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] -> npu[0, 0]"}, "has no link npu[0, 0] -> npu[0, 0]"),
         ("all_gather", {"size": "1MiB", "within": 10**400}, "within"),
         ("all_gather", {"size": "1MiB", "within": f"{10**400}s"}, "within"),
+        ("all_gather", {"size": "1MiB", "within": "1e-400s"}, "within"),
         ("all_gather", {"size": "1MiB", "runtime": "exe"}, "runtime"),
         ("all_gather", {"size": "1MiB", "color": 1}, "has no 'color'"),
         ("broadcast", {"size": "1MiB", "npus": [0, 1], "root": 2}, "no rank 2"),

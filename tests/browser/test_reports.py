@@ -79,6 +79,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["show", str(example), "-o", str(folder / "design.html")]) == 0
     for name, file, words in [("xml", "g.xml", network), ("plan", "g.json", []), ("two", "two.coll", [])]:
         assert main(["show", str(folder / file), "-o", str(folder / f"{name}.html"), *words]) == 0
+    beside = [str(folder / name) for name in ("g.ten", "g.xml", "torus.coll")]
+    assert main(["show", *beside, "-o", str(folder / "beside.html"), *network]) == 0
     return folder
 
 
@@ -108,7 +110,7 @@ def opened(browser: Any, path: Path, width: int = 1000, scheme: str = "light") -
     return page, wrong
 
 
-NAMES = [*PROGRAMS, "bad", "xml", "plan", "two", "design"]
+NAMES = [*PROGRAMS, "bad", "xml", "plan", "two", "beside", "design"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -281,6 +283,18 @@ def test_schedules_move_side_by_side_on_one_clock(browser: Any, reports: Path) -
         page.locator(".clock:visible").fill("0")
     beside.select_option(label="nothing")
     assert page.locator(".stage:visible").count() == 1
+    assert wrong == []
+    page.close()
+
+
+def test_files_are_side_by_side_at_once(browser: Any, reports: Path) -> None:
+    page, wrong = opened(browser, reports / "beside.html")
+    assert page.locator(".stage:visible p").all_inner_texts() == ["gather of g.ten", "gather of g.xml"]
+    page.locator(".clock:visible").fill("300")
+    said = page.locator(".said:visible")
+    assert re.fullmatch(r".*s\. gather of g\.ten: .* gather of g\.xml: .* arrived\.", said.inner_text())
+    page.locator(".beside:visible").select_option(label="s of torus.coll")
+    assert page.locator(".stage:visible p").all_inner_texts() == ["gather of g.ten", "s of torus.coll"]
     assert wrong == []
     page.close()
 

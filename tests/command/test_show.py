@@ -208,10 +208,40 @@ help: as in --size 64MiB""",
 help: give a network with --on FILE.coll:TOPOLOGY --size BYTES""",
     "p.coll --svg x.svg": """error[U0107]: p.coll has 2 schedules, and a picture shows one
 help: choose one with --schedule NAME""",
+    "gather.ten gather.xml --svg x.svg": """error[U0135]: a single picture is of one file
+help: give one, or no --svg, --png""",
     "empty.coll": """error[U0136]: empty.coll has no schedule: there is nothing to show
 help: write one, as in: schedule s on t { run all_gather(t.npus, size: 9MiB) }""",
     "none.ten --svg x.svg --picture ten": "error[U0136]: there is no picture 'ten' of none.ten: no transfers are known",
 }
+
+
+def test_several_files_are_shown_side_by_side(files: Path) -> None:
+    shown = [str(files / name) for name in ("gather.ten", "gather.xml", "sum.json", "p.coll")]
+    words = ["--on", f"{files / 'p.coll'}:t", "--size", "9MiB", "--schedule", "gather"]
+    assert main(["show", *shown, *words]) == 0
+    page = Path("comparison.html")
+    tree = html.fromstring(page.read_bytes())
+    names = ["gather of gather.ten", "gather of gather.xml", "sum of sum.json", "gather of p.coll"]
+    tabs = [tab.text_content() for tab in tree.xpath("//*[@aria-label='schedules']/*[@role='tab']")]
+    assert tabs == ["Side by side", *names]
+    (together,) = tree.xpath("//*[@id='s0']//figure[@class='moving']")
+    assert [
+        option.text_content() for option in together.xpath(".//select[@class='beside']/option[@selected]")
+    ] == names[1:2]
+    rows = [[cell.text_content() for cell in row] for row in tree.xpath("//*[@id='s0']//tbody/tr")]
+    assert [row[0] for row in rows] == names
+    assert [row[2] for row in rows[::3]] == ["1.00 x"] * 2
+    assert {row[4] for row in rows} == {"ok"}
+    clips = [json.loads(text)["name"] for text in tree.xpath("//script[@class='clip']/text()")]
+    assert sorted(set(names) & set(clips)) == sorted(name for name in clips if name in names)  # none is there twice
+
+
+def test_files_without_a_network_are_compared_by_their_checks(files: Path) -> None:
+    assert main(["show", str(files / "gather.xml"), str(files / "gather.ten"), "-o", "two.html"]) == 0
+    first = html.fromstring(Path("two.html").read_bytes()).get_element_by_id("s0")
+    assert first.xpath(".//figure") == []
+    assert "No transfers are known of gather of gather.xml: give --on and --size." in first.text_content()
 
 
 @pytest.mark.parametrize("words", ERRORS)

@@ -126,3 +126,25 @@ def test_msccl_files_that_cannot_be_simulated(files, tmp_path, capsys):
     broken = tmp_path / "broken.xml"
     broken.write_text((files / "sum.msccl").read_text().replace('type="r', 'type="x', 1))
     assert main(["simulate", str(broken), "--size", "6MiB", "--on", f"{on}:loop"]) == 4
+
+
+@pytest.mark.parametrize(("collective", "traffic"), [("all_gather", 1), ("reduce_scatter", 2)])
+@pytest.mark.parametrize("file", ["s.xml", "s.json", "s/s"])
+def test_what_a_file_reads_from_memory_follows_from_its_collective(
+    tmp_path, monkeypatch, capsys, collective, traffic, file
+):
+    """Each NPU sends 7 MiB with 60 GB/s of memory. All files were charged 1.5 bytes for each byte.
+
+    The last of its messages arrives when its link has carried it, before its memory is free again.
+    """
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.coll").write_text(
+        "import std.topologies\nimport std.collectives\n"
+        "topology t = limited(ring(8, bandwidth: 50GB/s, latency: 1us), memory: 60GB/s)\n"
+        f"schedule s on t {{ run {collective}(t.npus, size: 8MiB) synthesize symmetric\n"
+        '    emit msccl("s.xml") emit mscclpp("s.json") emit chakra("s") }\n'
+    )
+    assert main(["compile", "p.coll", "--quiet"]) == 0
+    assert main(["simulate", file, "--on", "p.coll:t", "--size", "8MiB", "--json"]) == 0
+    time = json.loads(capsys.readouterr().out)["time_ps"]
+    assert 0.95 < time / (7 * 2**20 * traffic / 60e9 * 1e12) < 1.2

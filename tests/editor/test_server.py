@@ -287,6 +287,20 @@ def test_a_compilation_ends_the_one_before(client: Client, folder: Path) -> None
     assert client.result(second) == "80.125us, 100.0% of ideal"
 
 
+def test_a_server_that_compiles_and_checks_shuts_down(tmp_path: Path) -> None:
+    pytest.importorskip("pygls", reason="pygls is missing: the language server is not tested")
+    path = tmp_path.resolve() / "compiled.coll"
+    path.write_text(PROGRAM.replace("(3, 3", "(30, 30").replace("9MiB", "900MiB"))
+    client = Client(path.parent, pulls=True)
+    uri = client.open(path)
+    command = {"command": "collc.compile", "arguments": [uri, "gather"]}
+    compiling = client.send("workspace/executeCommand", command)
+    checking = client.send("textDocument/diagnostic", {"textDocument": {"uri": uri}})
+    assert client.close() == 0
+    assert client.result(compiling) == "cancelled"
+    assert client.result(checking)["items"] == []
+
+
 @pytest.mark.parametrize("edits", [20, pytest.param(400, marks=pytest.mark.slow)])
 def test_random_edits_end_with_the_messages_of_the_text(client: Client, uri: str, edits: int) -> None:
     """While one types at random, every request is answered, and the last messages are those of the last text."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from collc.base.diagnostics import CollcError, Diagnostic, SourceFile, Span
 from collc.editor.describe import describe
-from collc.editor.outline import folds, links, outline, selections
+from collc.editor.outline import folds, head_of, links, outline, selections
 from collc.editor.positions import offset_of, position_of
 from collc.editor.workspace import Workspace
 from collc.source.checking.check import FileChecker
@@ -23,6 +26,7 @@ from collc.source.elaboration.elaborate import load_program
 from collc.source.limits import MAX_BYTES
 from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
+from collc.source.parsing.edited import parse_edited
 from collc.source.parsing.parse import parse, parse_partly
 from collc.source.parsing.syntax import File
 from collc.source.parsing.table import load_table
@@ -95,7 +99,7 @@ def test_the_text_of_the_editor_counts_also_in_an_imported_file(tmp_path: Path) 
 
 
 def test_topologies_of_the_library_are_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topology of the program is built after each edit; two equal ones of the library stay different."""
+    """A topology of the program is built if an edit reaches it; two equal ones of the library stay different."""
     built: list[str] = []
     build = file_context.build_topology
 
@@ -115,14 +119,95 @@ def test_topologies_of_the_library_are_built_once(tmp_path: Path, monkeypatch: p
     built.clear()
     programs.change(path, text.replace("4MiB", "8MiB"))
     assert programs.check(path).messages == ()
-    assert built == ["own"]
-    programs.change(path, text.replace("ring(5", "ring(6"))
+    assert built == []
+    programs.change(path, text.replace("own(2)", "own(3)").replace("ring(5", "ring(6"))
     assert programs.check(path).messages == ()
-    assert built == ["own", "own", "ring"]
+    assert sorted(built) == ["own", "ring"]
     programs.change(path, text.replace("s on a", "s on b"))
     assert [message.code for message in programs.check(path).messages] == ["E0403"]
     programs.change(path, text.replace("npu gpu[n]", "npu gpu[n - 1]"))
     assert [message.code for message in programs.check(path).messages] == ["E0318"]
+
+
+def test_only_what_an_edit_reaches_is_checked_again(tmp_path: Path) -> None:
+    text = "import std.collectives\nlet a = 1\nlet b = a\nlet c = b\nlet d = 2\nlet e = d\n"
+    text += "topology t { npu g[2]\n link g[0] <-> g[1] (bandwidth: 1GB/s, latency: 1us) }\n"
+    text += "schedule gather on t { run all_gather(t.npus, size: b * 2B) }\n"
+    (tmp_path / "other.coll").write_text("let x = 1\n")
+    programs, (path,) = workspace(tmp_path, main=text)
+
+    def checked_again(text: str) -> set[str]:
+        programs.change(path, text)
+        done = programs.check(path)
+        assert done.context is not None
+        return {head_of(node.span).split()[1] for node in done.context.file.open_statements()}
+
+    whole = {"std.collectives", "a", "b", "c", "d", "e", "t", "gather"}
+    assert checked_again(text) == whole
+    assert checked_again("# What.\n" + text) == set()
+    assert checked_again(text.replace("let b = a", "let b = 3")) == {"b", "c", "gather"}
+    assert checked_again(text) == {"b", "c", "gather"}
+    assert checked_again(text.replace("let e = d\n", "")) == set()
+    programs.change(path, text.replace("let d = 2\n", ""))
+    assert [message.code for message in programs.check(path).messages] == ["E0201"]
+    assert checked_again(text) == {"e"}
+    assert checked_again(text + "let all_gather = 1\n") == {"gather", "all_gather"}
+    other = text + 'import "other.coll"\n'
+    assert checked_again(other) == {*whole, '"other.coll"'}
+    assert checked_again(other) == set()
+    (tmp_path / "other.coll").write_text("let y = 1\n")
+    assert checked_again(other) == {*whole, '"other.coll"'}
+    branch = other + "if a > 0 { let f = 2 }\n"
+    assert checked_again(branch) == {*whole, '"other.coll"', "a", "f"}
+    assert checked_again(branch) == {"f"}
+    assert checked_again(branch.replace("let a = 1", "let a = 0")) == {*whole, '"other.coll"', "a"}
+
+
+def test_workloads_are_read_again(tmp_path: Path) -> None:
+    (tmp_path / "layers.txt").write_text("")
+    programs, (path,) = workspace(tmp_path, main='workload w from "layers.txt" (tensor: 1, data: 2)\n')
+    before = [message.code for message in programs.check(path).messages]
+    assert before == [m.code for m in Workspace(texts=programs.texts).check(path).messages]
+    assert before != []
+
+
+def with_random_edits(text: str, rng: Random) -> Iterator[str]:
+    """The text with one word or sign after another replaced, removed or moved; now and then it is as it was."""
+    edited = text
+    while True:
+        parts = list(re.finditer(r"\w+|\S|\n", edited))
+        place, other = rng.choice(parts), rng.choice(parts)
+        word = rng.choice(["", other[0], str(rng.randint(0, 9)), "else ", '"', "#", "{", "}", "let x = 1\n"])
+        edited = edited[: place.start()] + word + edited[place.end() :]
+        if rng.random() < 0.2:
+            paragraphs = edited.split("\n\n")
+            paragraphs.insert(rng.randrange(len(paragraphs)), paragraphs.pop(rng.randrange(len(paragraphs))))
+            edited = "\n\n".join(paragraphs)
+        yield edited
+        edited = text if rng.random() < 0.5 else edited
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(400, marks=pytest.mark.slow)])
+def test_after_any_edit_trees_and_messages_are_those_of_the_text(count: int) -> None:
+    def in_detail(part: object) -> object:
+        if isinstance(part, ex.Node):
+            return type(part), [in_detail(value) for value in vars(part).values()]
+        return [*map(in_detail, part)] if isinstance(part, tuple) else part
+
+    for path in EXAMPLES[:: 1 if count > 8 else 7]:
+        rng, text, programs = Random(path.name), path.read_text(), Workspace()
+        whole = parse(SourceFile(str(path), text))
+        programs.change(path, text)
+        programs.check(path)
+        for edited in islice(with_random_edits(text, rng), count):
+            source = SourceFile(str(path), edited)
+            tree, problems = parse_edited(source, whole)
+            expected, errors = parse_partly(source)
+            assert in_detail(tree.statements) == in_detail(expected.statements), edited
+            assert [*problems] == [*errors], edited
+            programs.change(path, edited)
+            fresh = Workspace(texts={path: edited}).check(path)
+            assert in_short(programs.check(path).messages) == in_short(fresh.messages), edited
 
 
 def test_users_are_found_through_other_files_and_in_circles(tmp_path: Path) -> None:
@@ -332,6 +417,8 @@ def test_a_wrong_statement_takes_nothing_else_along() -> None:
     assert declared(tree) == ["a", "t", "s"]
     assert [part.name for part in outline(tree)[1].inner] == ["g", "h"]
     assert declared(parse_partly(SourceFile("a.coll", "let a = 1\nlet b = = 2\nlet c = 3\n"))[0]) == ["a", "c"]
+    text = "let a = 1\ntopology b = f(c{\nschedule d on b {\n    run e(\n}\n"
+    assert declared(parse_partly(SourceFile("a.coll", text))[0]) == ["a", "d"]
 
 
 def test_names_of_a_branch_with_more_errors_than_are_kept(tmp_path: Path) -> None:

@@ -203,7 +203,8 @@ class _Block:
             if self._cells(target) != move.cells:
                 raise Refused("a put of two sizes")
             key = ("channel", self.rank, peer, k)
-            entry = Entry(self.op, op["name"], key, False, (self.rank, number), move)
+            flush = op["name"] == "pwsf"
+            entry = Entry(self.op, op["name"], key, False, (self.rank, number), move, flush)
             into.lanes.setdefault(lane, []).append(entry)
 
     def _queued(self, buff: Json) -> Cells:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from collc.msccl.check import check_file
+from collc.msccl.check_plan import check_plan
 from tests.emulation import campaign
 from tests.emulation.cases import COLLECTIVES, TOPOLOGIES, case
 from tests.emulation.judge import judge_file, judge_plan
@@ -69,6 +70,16 @@ def test_what_a_port_sends_is_flushed(change: str) -> None:
         else:
             del ops[at]["dst_buff"]
     assert judge_plan(json.dumps(plan)).kind in ("race", "wrong")
+
+
+@pytest.mark.parametrize(("name", "right"), [("pwsf", True), ("pws", False)])
+def test_a_put_that_signals_and_flushes(tmp_path: Path, name: str, right: bool) -> None:
+    """In place of put, nop, signal and flush, with a warning of older runtimes (X0124)."""
+    path = hand_plans.plan_file(tmp_path, hand_plans.put_and_signal(name))
+    assert (judge_plan(path.read_text()).kind == "right") == right
+    verdict = check_plan(path)
+    assert verdict.ok == right
+    assert ("X0124" in {found.code for found in verdict.diagnostics}) == right
 
 
 def both(tmp_path: Path, file: File, profile: str = "executor", root: int = -1) -> tuple[str, bool]:

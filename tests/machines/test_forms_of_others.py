@@ -368,6 +368,7 @@ def test_a_dragonfly_of_simgrid(imported):
     assert (network.npu_count, network.switch_count) == (120, 60)
     assert rates(network) == {1: 2 * (120 + 12 * 10), 3: 2 * 3 * 5 * 6, 4: 2 * 3}
     assert "limiter_link, which bounds" in head(program)
+    assert program.count("\n") < 50  # 231 with a line for each of the 210 pairs in chassis and groups
 
 
 @pytest.mark.parametrize(

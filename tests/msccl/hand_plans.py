@@ -62,6 +62,16 @@ def all_gather(n=3, kind="memory"):
     return plan("allgather", gpus)
 
 
+def put_and_signal(name, n=3):
+    """The All-Gather over ports with one operation in place of put, nop, signal and flush."""
+    found = all_gather(n, "port")
+    for gpu in found["gpus"]:
+        block = gpu["threadblocks"][0]
+        begin, put, wait = block["ops"][:4], block["ops"][4], block["ops"][7]
+        block["ops"] = [*begin, put | {"name": name}, wait]
+    return found
+
+
 def all_reduce(n=3):
     """In place: chunk r of everybody to the scratch of rank r, sum there, and back; credits if memory is reused."""
     gpus = []
@@ -198,6 +208,7 @@ GOOD = {
     "all-gather": all_gather,
     "all-gather over ports": lambda: all_gather(3, "port"),
     "put with signal": by_port,
+    "put with signal and flush": lambda: put_and_signal("pwsf"),
     "all-reduce": all_reduce,
     "read and reduce": read_reduce,
     "semaphore": by_semaphore,

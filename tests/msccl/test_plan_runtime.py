@@ -239,7 +239,6 @@ def test_a_put_from_two_kinds_of_buffers_is_a_trap(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("pwsf", 'operation "pwsf": the runtime puts and signals, and never flushes'),
         ("glre", 'operation "glre": the reader of plans refuses a sum that is not stored to all'),
         ("gstorepkt", 'operation "gstorepkt": collc cannot judge packets over switch channels'),
         ("pipeline", 'operation "pipeline": collc cannot judge operations that are repeated'),

@@ -23,7 +23,7 @@ from collc.ten.endpoint import Endpoint
 from collc.ten.module import Module
 from collc.ten.schedule import LinkModel
 from tests.endpoints import limited
-from tests.msccl.hand_plans import all_gather, by_port, by_semaphore, ops, read_reduce
+from tests.msccl.hand_plans import all_gather, by_port, by_semaphore, ops, put_and_signal, read_reduce
 from tests.msccl.programs import direct_gather, write
 from tests.support import MiB, all_reduce, all_to_all, dgx1, fully_connected, grid
 from tests.support import all_gather as gather
@@ -46,6 +46,11 @@ def test_puts_between_signals(kind, tmp_path):
     """A signal, then a chunk and a signal right behind it."""
     assert time_of(all_gather(3, kind), tmp_path) == LATENCY + BUSY + LATENCY
     assert time_of(all_gather(3, kind), tmp_path, 6 * MiB) == LATENCY + 2 * BUSY + LATENCY
+
+
+def test_puts_that_signal_and_flush(tmp_path):
+    """The flush delays nothing that others wait for."""
+    assert time_of(put_and_signal("pwsf"), tmp_path) == LATENCY + BUSY + LATENCY
 
 
 @pytest.mark.parametrize("make", [read_reduce, by_semaphore, by_port], ids=lambda make: make.__name__)

@@ -47,7 +47,7 @@ class Rank:
         elif out_size and first <= out < first + size:
             arrays[1] = arrays[0][out - first :][:out_size]
         arrays[0][:] = given
-        self.output, self.rows, self.rounds, self.at = arrays[1], Rows(rounds, arrays), rounds.rounds, 0
+        self.output, self.rows, self.rounds, self.at = arrays[1], Rows(rounds, arrays, 1), rounds.rounds, 0
         self.took: dict[int, np.ndarray] = {}
 
     @property

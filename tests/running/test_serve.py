@@ -140,6 +140,27 @@ def test_errors_are_those_of_the_planner(client: collc.Client) -> None:
         client.plan(**ASK, npus=[*range(5000)])
 
 
+def test_what_has_no_schedule_has_status_422(client: collc.Client) -> None:
+    dead = ["npu[0] <-> npu[1]", "npu[4] <-> npu[5]"]
+    with pytest.raises(collc.NoSchedule):
+        client.plan(**ASK, dead=dead)
+    assert 'collc_errors_total{status="422"} 1.0' in client.metrics()
+
+
+def test_a_server_on_ipv6_is_reached_by_its_address(tmp_path: Path) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as free:
+            free.bind(("::1", 0))
+            port = free.getsockname()[1]
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    server = start(tmp_path, "--host", "::1", "--port", str(port))
+    assert server.address == f"http://[::1]:{port}"
+    assert ready(server).health()["network"] == "loop"
+    server.process.terminate()
+    assert server.process.wait(30) == 0
+
+
 def test_a_deadline_gives_no_files_and_a_slow_body_is_refused(tmp_path: Path) -> None:
     server = start(tmp_path, "--socket", str(tmp_path / "socket"), "--answer-limit", "10s")
     assert (tmp_path / "socket").stat().st_mode & 0o777 == 0o600

@@ -54,7 +54,14 @@ def test_every_call_gives_what_one_process_computes(folders):
     assert counts["allgather: left to gloo"] == 1
     assert counts["alltoall: splits of the call"] == 1
     assert counts["allgather: an input and an output that do not fit each other"] == 2
-    assert counts["allreduce: a tensor that is not contiguous, or not in the memory of the host"] == 1
+    assert counts["allreduce: a tensor that is not contiguous, or on another device"] == 1
+
+
+def test_messages_of_a_round_are_one_batch_of_the_inner_backend(folders):
+    """As on GPUs with NCCL, which is not there: gloo plays its part."""
+    for answer in ranks_of("batches", 4, folders[4]):
+        assert answer["wrong"] == []
+        assert answer["sizes"][:2] == [4, 4]  # a ring of four: to and from both neighbours
 
 
 @pytest.mark.parametrize("ranks", NETS)

@@ -21,6 +21,7 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.damage import undamaged_network
+from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.repaired import repaired_schedule
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
@@ -80,6 +81,24 @@ RAILS: Final[list[tuple[list[int], list[tuple[int, int]]]]] = [
     ([], [(5, 21), (6, 22), (9, 21)]),
     ([4, 5, 6, 7], []),
 ]
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
+def test_kernels_give_what_plain_python_does(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = problem(damaged(rails(4, 4, spine=True), [5], [(10, 22)]), kind)
+    plain = repaired(module).added
+    rooms: list[int] = []
+    take_room = Repair._memory
+    monkeypatch.setattr("collc.synthesis.symmetric.repair.runs_compiled", lambda *_: True)
+    monkeypatch.setattr(
+        Repair, "_memory", lambda own, width, *rest: rooms.append(rest[0]) or take_room(own, width, *rest)
+    )
+    compiled = repaired(module).added
+    assert len(set(rooms)) > 1  # there was too little, and then more
+    for name in ("chunk", "link", "start", "reduce"):
+        np.testing.assert_array_equal(getattr(plain, name), getattr(compiled, name))
+
+
 TORI: Final[list[tuple[list[int], list[tuple[int, int]]]]] = [
     ([5], []),
     ([], [(0, 1)]),
@@ -161,7 +180,8 @@ def test_routes_are_the_cheapest(data: st.DataObject, compiled: bool) -> None:
     offsets, links = net.out_links
     steps = [[min(a, side - a) for a in range(side)] for side in sides]
     distance = [x + y for x in steps[0] for y in steps[1]]
-    columns = (offsets, links, net.source, net.target, range(15), sides, (5, 1), distance)
+    index = [*np.arange(15) // 5, *np.arange(15) % 5]
+    columns = (offsets, links, net.source, net.target, index, sides, (5, 1), distance)
     graph = RouteGraph(*(numbers(np.array(column, np.int64), compiled) for column in columns))
     loads = numbers(np.array([*load, max(load)], np.int64), compiled)
     cost, via, route = (zeros(15, compiled) for _ in range(3))

@@ -101,6 +101,15 @@ def test_groups_run_at_once_with_their_own_ranks() -> None:
     assert verify_schedule(built).ok
 
 
+def test_runs_of_several_kinds_use_an_algorithm_that_all_of_them_have() -> None:
+    npus = list(range(4))
+    module = Module("m", fully_connected(4), Demand((*all_gather(npus).runs, *broadcast(npus).runs)))
+    common = set(LIBRARY.names("all_gather")) & set(LIBRARY.names("broadcast"))
+    assert set(listed(module)) == common < set(LIBRARY.names("all_gather"))
+    module = Module("m", fully_connected(4), Demand((*all_gather(npus).runs, *reduce_scatter(npus).runs)))
+    assert verify_schedule(listed(module)["pairwise"]()).ok
+
+
 def test_a_shape_is_that_of_the_product_or_of_the_array() -> None:
     demand = all_reduce(list(range(12)))
     assert "hierarchical" not in listed(Module("m", ring(12), demand))
@@ -114,7 +123,7 @@ def test_nothing_is_listed_where_nothing_fits() -> None:
     npus = [0, 1, 2, 3]
     custom = demand_of([(1024, npus, npus, Op.SUM)])
     assert not listed(Module("m", ring(4), custom))
-    assert not listed(Module("m", ring(4), Demand((*all_gather(npus).runs, *all_reduce(npus).runs))))
+    assert not listed(Module("m", ring(4), Demand((*all_gather(npus).runs, *custom.runs))))
     assert not listed(Module("m", switched(4, buffer=2), all_gather(npus)))
     module = Module("m", ring(4), all_gather(npus))
     assert not listed(listed(module)["ring"]())

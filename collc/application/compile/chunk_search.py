@@ -22,9 +22,8 @@ from collc.ten.schedule import MOST_LISTED, Clock, LinkModel
 NEAR_IDEAL: Final = Fraction(99, 100)
 """The search ends with a schedule whose time the ideal reaches to this share. Times that differ by less are alike."""
 
-USELESS: Final = 2
-"""This many consecutive numbers that shorten the schedule to no less than NEAR_IDEAL end the search among larger ones.
-"""
+WORTH: Final = Fraction(97, 100)
+"""About four times as many chunks must shorten the schedule to this share, or no more are tried."""
 
 SHORT_PART: Final = Fraction(1, 4)
 """The part of the time limit that each number gets, and of its work that `auto` may spend on each. With all of it, the
@@ -94,7 +93,8 @@ class ChunkSearch:
             raise self._failed
         best = self.shortest().number
         if not self._is_done():
-            wanted = [best * factor for factor in ROUND_BEST]
+            most = max(*self._skipped, *(attempt.number for attempt in self.tried), 0)
+            wanted = [best * factor for factor in ROUND_BEST if best * factor < most]
             self._try_all(min(self.choice.numbers, key=lambda n, w=w: (abs(n - w), n)) for w in wanted)
         return self.shortest()
 
@@ -111,14 +111,13 @@ class ChunkSearch:
         return f"chunks: auto chose {taken.number} per block (tried: {tried}{limits})"
 
     def _climb(self) -> None:
-        useless = 0
         for number in _rungs(self.choice.numbers):
             before = self.shortest().time if self.tried else 0
             self._try_all([number])
             if not self.tried:
                 continue
-            useless = 0 if self.shortest().time <= NEAR_IDEAL * before or not before else useless + 1
-            if useless == USELESS or self._is_done():
+            counts = self.tried[-1].number == number and len(self.tried) > 2  # searches with few chunks are quick
+            if self._is_done() or (counts and self.shortest().time > WORTH * before):
                 return
 
     def shortest(self) -> Attempt:

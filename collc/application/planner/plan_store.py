@@ -85,7 +85,7 @@ def decode_plan(key: str, data: bytes) -> StoredPlan | None:
 @dataclass(eq=False)
 class PlanStore:
     """Plans by key, for any number of threads. most: bytes in memory; the plans that were asked for last are kept.
-    folder: None for none.
+    folder: None for none. unwritten: how many plans could not be written to it.
     """
 
     most: int
@@ -93,6 +93,7 @@ class PlanStore:
 
     def __post_init__(self) -> None:
         self._plans = BoundedMemory[StoredPlan](self.most)
+        self.unwritten = 0
 
     @property
     def byte_count(self) -> int:
@@ -112,8 +113,10 @@ class PlanStore:
         """Keep a plan in memory, and on disk if it can be written."""
         self._plans.keep(plan.key, plan)
         if self.folder is not None:
-            with contextlib.suppress(CollcError, OSError):  # a full disk loses no plan
+            try:
                 write_file(self._path(plan.key), plan.encode())
+            except (CollcError, OSError):  # a full disk loses no plan
+                self.unwritten += 1
 
     def __len__(self) -> int:
         return len(self._plans)

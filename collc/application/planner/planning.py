@@ -23,8 +23,10 @@ from collc.application.planner.plan_store import PlanFacts, PlanStore, StoredPla
 from collc.application.planner.requests import SCHEDULE, CanonicalRequest, PlanRequest, RequestClasses
 from collc.application.settings import Settings
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceFile
+from collc.kernels.compiled import STEP_TIME, is_long
 from collc.source.elaboration.elaborate import load_parts, load_program
 from collc.source.program import ScheduleRequest
+from collc.synthesis.symmetric.repair import load_kernels
 from collc.ten.module import Module
 from collc.ten.repaired_schedule import RepairedSchedule
 
@@ -80,6 +82,10 @@ class Threads:
         self._behind = ThreadPoolExecutor(1, "collc-behind")
         self._limited = ThreadPoolExecutor(1, "collc-limited")
 
+    def load_kernels(self) -> None:
+        """Begin to load what repairs plans."""
+        self._behind.submit(load_kernels)
+
     def submit(self, request: CanonicalRequest, seconds: float | None = None) -> Future[StoredPlan]:
         """Begin to make a plan. seconds: limit of the search."""
         return (self._behind if seconds is None else self._limited).submit(build_plan, request, seconds)
@@ -95,6 +101,11 @@ class Processes:
 
     def __init__(self) -> None:
         self._pools = [_new_pool(), _new_pool()]
+
+    def load_kernels(self) -> None:
+        """Begin to load what repairs plans."""
+        for pool in self._pools:
+            pool.submit(load_kernels)
 
     def submit(self, request: CanonicalRequest, seconds: float | None = None) -> Future[StoredPlan]:
         """Begin to make a plan. seconds: limit of the search."""
@@ -166,7 +177,10 @@ class PlanningService:
     ) -> PlanningService:
         """A planner for a topology of a program; None for the one that no other uses. Raises SourceError."""
         classes = RequestClasses(head, load_parts(head, topology), memory // 2)
-        return PlanningService(classes, PlanStore(memory // 2, folder), workers or Threads())
+        workers = workers or Threads()
+        if is_long(STEP_TIME * len(classes.network.npus) ** 2):  # repairs of plans for that many are compiled
+            workers.load_kernels()
+        return PlanningService(classes, PlanStore(memory // 2, folder), workers)
 
     @property
     def plans_waiting(self) -> int:

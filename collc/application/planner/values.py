@@ -124,7 +124,7 @@ def seconds_of(within: object) -> float | None:
     time = quantity_in(within, Dimension.TIME) if isinstance(within, str) else None
     number = within if isinstance(within, int | float) and not isinstance(within, bool) else 0
     seconds = number if time is None else time / PICOSECONDS
-    if not 0 < seconds <= 1e9:
+    if not 0 < seconds <= 1e9 or not float(seconds):
         raise _fail("within", "a time, as 1s or a number of seconds,", within)
     return float(seconds)
 

@@ -64,6 +64,7 @@ class _Metrics:
             ("collc_plans_waiting", "plans that are being made or wait", lambda: service.plans_waiting),
             ("collc_plans_in_memory", "plans in memory", lambda: len(service.store)),
             ("collc_plan_bytes", "bytes of the plans in memory", lambda: service.store.byte_count),
+            ("collc_plans_unwritten", "plans that could not be written to the cache", lambda: service.store.unwritten),
         ):
             Gauge(name, text, registry=self.registry).set_function(value)
 

@@ -16,11 +16,11 @@ from collc.application.verify.file_report import FileReport
 from collc.base.diagnostics import Diagnostic, SourceError, fold_repeated, render
 from collc.base.tables import Table
 from collc.base.units import format_time, percent, shown_bytes
-from collc.base.wording import in_short, plural
+from collc.base.wording import in_short, phrase, plural
 from collc.msccl.inspecting import DrawnStep, Inspection
 from collc.pictures.charts import legend, rate_label
 from collc.pictures.link_use import LinkUse, drawn_use, use_of_simulation
-from collc.pictures.moving_picture import clip_of
+from collc.pictures.moving_picture import Clip, clip_of
 from collc.pictures.network_picture import kind_label, network_picture
 from collc.pictures.page import Block, Facts, Figure, Moving, Page, Panel, Remarks, Section
 from collc.pictures.picture import MOST_MARKS, WIDTH, Picture, join_lines, mark, rect, text, text_width
@@ -60,8 +60,8 @@ _TRANSFERS: Final = (
 )
 _MOVING: Final = (
     "A line has a colour while its link is occupied, and a dot is the front of a chunk. An NPU is filled by the share "
-    "of what it will receive. Point at an NPU, a link or a bar below, or choose an NPU with the arrow keys, to follow "
-    "it; a click keeps it chosen, Escape lets it go."
+    "of what it will receive. Point at an NPU, a link{} or choose an NPU with the arrow keys, to follow it; a click "
+    "keeps it chosen, Escape lets it go."
 )
 _BARS: Final = "Each bar is a chunk that occupies a link. Paler: added to what its target holds."
 _QUEUES: Final = "messages meet on links and queue, as the program allows"
@@ -72,7 +72,35 @@ def report_page(title: str, sections: Sequence[Section], subtitle: str = "") -> 
     return Page(title, subtitle, sections, f"collc {__version__}").html()
 
 
-def subject_section(subject: Subject) -> Section:
+def subject_sections(subjects: Sequence[Subject], compared: bool) -> list[Section]:
+    """The sections of a report about schedules and files. compared: whether the first shows all of them together."""
+    clips = [clip_of(s.use, s.name) if s.use is not None and len(s.use) else None for s in subjects]
+    sections = [_subject_section(subject, clip) for subject, clip in zip(subjects, clips, strict=True)]
+    return [*([_comparison(subjects, [clip for clip in clips if clip is not None])] if compared else []), *sections]
+
+
+def _comparison(subjects: Sequence[Subject], clips: Sequence[Clip]) -> Section:
+    """Several schedules or files side by side on one clock, and their numbers."""
+    first = next((subject.use.time for subject in subjects if subject.use is not None), 0)
+    rows = [
+        (
+            subject.name,
+            "-" if subject.use is None else format_time(subject.use.time),
+            "-" if subject.use is None or not first else f"{subject.use.time / first:.2f} x",
+            "-" if subject.use is None else f"{len(subject.use):,}",
+            "failed" if subject.failed_checks else "ok",
+        )
+        for subject in subjects
+    ]
+    blocks: list[Block] = [Moving("Side by side", clips, _MOVING.format(","), together=True)] if len(clips) > 1 else []
+    blocks.append(Table(("schedule", "time", "against the first", "transfers", "checks"), rows, "Times"))
+    missing = [subject.name for subject in subjects if subject.use is None]
+    if missing:
+        blocks.append(Remarks("Left out", [f"No transfers are known of {phrase(missing)}: give --on and --size."]))
+    return Section("Side by side", "All on one clock.", ("", ""), [Panel("Comparison", blocks)])
+
+
+def _subject_section(subject: Subject, clip: Clip | None) -> Section:
     """The section of a report about a schedule or a file."""
     failed = subject.failed_checks
     checked = sum(outcome == "ok" for outcome in subject.checks.values())
@@ -81,12 +109,12 @@ def subject_section(subject: Subject) -> Section:
     most = MOST_MARKS // 8  # 30 kB: the moving picture shows all
     if subject.network is not None:
         panels.append(Panel("Network", _network(subject.network)))
-    if subject.use is not None and len(subject.use):
+    if subject.use is not None and clip is not None:
         panels += [
             Panel(
                 "Schedule",
                 [
-                    _moving_picture(subject, subject.use),
+                    _moving_picture(subject, clip),
                     Figure(gantt_picture(subject.use, most=most), _BARS),
                     Figure(ten_picture(subject.use, most=most), _TRANSFERS),
                 ],
@@ -100,12 +128,11 @@ def subject_section(subject: Subject) -> Section:
     return Section(subject.name, subject.summary, badge, panels)
 
 
-def _moving_picture(subject: Subject, use: LinkUse) -> Moving:
+def _moving_picture(subject: Subject, clip: Clip) -> Moving:
     """The chunks on their way; beside them, on request, the messages of the fastest alternative."""
-    clips = [clip_of(use, subject.name)]
     simulated = [(other.name, other.simulation) for other in subject.alternatives if other.simulation is not None]
-    clips += [clip_of(use_of_simulation(simulation), name, named=False) for name, simulation in simulated[:1]]
-    return Moving("Chunks on their way", clips, _MOVING)
+    others = [clip_of(use_of_simulation(simulation), name, named=False) for name, simulation in simulated[:1]]
+    return Moving("Chunks on their way", [clip, *others], _MOVING.format(" or a bar below,"))
 
 
 def report_of_schedule(report: ScheduleReport, network: Network, progress: Progress) -> str:
@@ -116,7 +143,7 @@ def report_of_schedule(report: ScheduleReport, network: Network, progress: Progr
     """
     made = {name: outcome for name, outcome in report.checks.items() if outcome != "skipped"}
     subject = subject_of_schedule(report.kept_module(), replace(report, checks=made), network, progress)
-    return report_page(report.name, [subject_section(subject)])
+    return report_page(report.name, subject_sections([subject], compared=False))
 
 
 def _summary(subject: Subject) -> list[Block]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from collc.application.compile.compile_report import CompileReport
-from collc.application.file_kinds import call_for
+from collc.application.file_kinds import call_for, kind_of
 from collc.application.program_files import no_size, not_one_schedule
 from collc.application.settings import Progress, Settings
 from collc.application.show.picture_kinds import PICTURE_KINDS
@@ -18,11 +18,11 @@ from collc.application.show.report_page import (
     report_page,
     subject_of_program,
     subject_of_schedule,
-    subject_section,
+    subject_sections,
 )
 from collc.base.atomic_files import open_draft
 from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
-from collc.base.wording import phrase, plural
+from collc.base.wording import in_short, phrase, plural
 from collc.emit.kinds import EMIT_KINDS
 
 if TYPE_CHECKING:
@@ -88,27 +88,42 @@ class Shown:
         return not any(subject.failed_checks for subject in self.subjects)
 
 
-def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _share, _phase: None) -> Shown:
-    """Write a report or a picture of a file; nothing is written if one of them fails.
+def show_files(
+    paths: Sequence[Path], settings: ShowSettings, progress: Progress = lambda _share, _phase: None
+) -> Shown:
+    """Write a report or a picture of files; nothing is written if one of them fails. Several are shown side by side.
 
     A schedule that fails a check is shown, with what is wrong. Raises SourceError, NoSchedule or CheckFailed for a file
     that cannot be read or has no schedule, UsageError if settings do not fit it (U0106, U0131, U0135 to U0137).
     """
-    shown: Subjects = call_for(path, "show", settings, progress)
-    subjects, designs = shown
+    several = len(paths) > 1
+    shown: list[Subjects] = [
+        call_for(path, "show", _settings_for(path, settings) if several else settings, progress) for path in paths
+    ]
+    subjects = [
+        replace(subject, name=f"{subject.name} of {path.name}") if several and subject.name != path.name else subject
+        for path, (of_path, _) in zip(paths, shown, strict=True)
+        for subject in of_path
+    ]
+    designs = [design for _, of_path in shown for design in of_path]
     texts: dict[Path, bytes] = {}
     if settings.page is not None:
         progress(None, "drawing")
-        sections = [*map(subject_section, subjects)]
+        sections = subject_sections(subjects, several)
         if designs:
             from collc.application.design.design_pages import design_section
 
             sections += map(design_section, designs)
         counts = [(len(subjects), "schedule"), (len(designs), "design")]
         subtitle = phrase(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
-        texts[settings.page] = report_page(path.name, sections, subtitle).encode()
+        title = in_short([path.name for path in paths])
+        texts[settings.page] = report_page(title, sections, subtitle).encode()
     if settings.svg is not None or settings.png is not None:
-        picture = _picture(path, subjects, designs, settings)
+        if several:
+            raise UsageError(
+                Diagnostic("U0135", "a single picture is of one file", hint="give one, or no --svg, --png")
+            )
+        picture = _picture(paths[0], subjects, designs, settings)
         if settings.svg is not None:
             texts[settings.svg] = picture.file(settings.theme).encode()
         if settings.png is not None:
@@ -118,7 +133,20 @@ def show_file(path: Path, settings: ShowSettings, progress: Progress = lambda _s
     with open_draft("name another file with -o, --svg or --png") as draft:
         for written, text in texts.items():
             draft.new(written).write_bytes(text)
-        return Shown(subjects, designs, tuple(draft.publish()))
+        return Shown(tuple(subjects), tuple(designs), tuple(draft.publish()))
+
+
+def _settings_for(path: Path, settings: ShowSettings) -> ShowSettings:
+    """Those settings that concern one file of several: networks are for files without one, schedules for programs."""
+    kind = kind_of(path)
+    name = "" if kind is None else kind.name
+    if name in ("coll", "ten"):
+        settings = replace(settings, on=None, size=None)
+    if name != "coll":
+        settings = replace(settings, schedule=None, design=None)
+    if name != "coll" and settings.on is None:
+        settings = replace(settings, definitions=dict[str, str]())
+    return settings
 
 
 def _picture(

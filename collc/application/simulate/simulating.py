@@ -90,25 +90,36 @@ def simulate_traces(path: Path, settings: SimulationSettings) -> SimulationRepor
 
     network = _network_of(path, settings)
     traces = read_traces(path)
-    timing = settings.timing()
+    timing, workload = settings.timing(), Workload(*workload_beside(path, traces.ranks))
     try:
-        simulation = _simulate(path, network, lambda: trace_tasks(traces, network, timing), timing)
+        simulation = _simulate(path, network, workload, lambda: trace_tasks(traces, network, timing), timing)
     except Deadlock as error:
         raise deadlock(traces, waiting_cycle(traces, *matched_messages(traces))) from error
-    workload = Workload(*workload_beside(path, traces.ranks))
     return SimulationReport(path, "chakra", settings.model, settings.astra, workload, simulation)
 
 
-def _simulate(path: Path, network: Network, make_tasks: Callable[[], TaskGraph], timing: Timing) -> Simulation:
+def _simulate(
+    path: Path, network: Network, workload: Workload, make_tasks: Callable[[], TaskGraph], timing: Timing
+) -> Simulation:
     """The simulation of the tasks of a file. Raises Deadlock and NoRoute, SourceError as `simulate_file` does."""
     try:
-        return simulate(network, make_tasks(), timing)
+        return simulate(_network_with_traffic(network, workload.collective), make_tasks(), timing)
     except OverflowError as error:
         raise SourceError(Diagnostic("X0508", f"{path}: the simulated time exceeds 64 bits")) from error
     except ValueError as error:
         from collc.application.simulate.module_simulation import no_rates
 
         raise no_rates(network) from error
+
+
+def _network_with_traffic(network: Network, collective: str) -> Network:
+    """The network with the memory traffic of a collective over all NPUs; of an All-Reduce if there is no name."""
+    if not collective or all(kind.memory is None for kind in network.endpoint_kinds):
+        return network
+    from collc.application.program_files import standard_demand
+    from collc.graph.memory_traffic import fed_for
+
+    return fed_for(network, standard_demand(network, collective, len(network.npus) << 20))
 
 
 def simulate_msccl(path: Path, settings: SimulationSettings) -> SimulationReport:
@@ -153,15 +164,15 @@ def _simulate_runtime_file(
     if ranks != len(network.npus):
         message = f"{path} is for {ranks} GPUs, but {network.name} has {len(network.npus)} NPUs"
         raise SourceError(Diagnostic("X0510", message))
+    known = {name.replace("_", ""): name for name in collectives_of_nccl_tests()}
+    workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
     try:
-        simulation = _simulate(path, network, make_tasks, settings.timing())
+        simulation = _simulate(path, network, workload, make_tasks, settings.timing())
     except NoRoute as error:
         ends = f"{network.shown_name(error.source)} to {network.shown_name(error.target)}"
         raise SourceError(Diagnostic("X0511", f"{path}: {network.name} has no path from {ends}")) from error
     except Deadlock as error:
         raise CheckFailed(Diagnostic("S0401", f"{path}: the steps wait for one another forever")) from error
-    known = {name.replace("_", ""): name for name in collectives_of_nccl_tests()}
-    workload = Workload(known.get(coll.replace("_", "").lower(), ""), size)
     return SimulationReport(path, kind, settings.model, settings.astra, workload, simulation)
 
 

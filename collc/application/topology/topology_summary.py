@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from collc.application.program_files import named_network
-from collc.base.diagnostics import SourceFile
+from collc.application.program_files import named_network, standard_demand
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_time, shown_bytes, shown_rate
 from collc.base.wording import plural
@@ -311,20 +310,11 @@ def _cut_between(network: Network, half: set[int]) -> Fraction:
 
 def _limits(network: Network) -> Iterator[LimitRow]:
     """The bounds of collectives of the standard library over all NPUs."""
-    from collc.source.elaboration.elaborate import load_program
-
-    gone: list[int] = np.flatnonzero(~network.present[: network.npu_count]).tolist()
-    without = f" without {{ {', '.join(f'npu {npu}' for npu in gone)} }}" if gone else ""
     parts = len(network.npus)
     unit = parts * (1 << 20 if parts <= 1 << 10 else 1 << 10)
     size = SIZE if SIZE % parts == 0 else -(-SIZE // unit) * unit
     for collective in COLLECTIVES:
-        text = (
-            "import std.topologies\nimport std.collectives\n"
-            f"topology t = switched({network.npu_count}, bandwidth: 1GB/s, latency: 1us){without}\n"
-            f"schedule s on t {{ run {collective}(t.npus, size: {size}B) }}\n"
-        )
-        demand = load_program(SourceFile("summary", text)).schedules[0].demand
+        demand = standard_demand(network, collective, size)
         bound = ideal_bound(fed_for(network, demand), demand)
         if bound.time > 0:
             yield LimitRow(collective, size, network.launch + bound.time, bound.name)

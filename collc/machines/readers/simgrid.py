@@ -94,7 +94,7 @@ def _zone(platform: _Platform, zone: Element) -> None:
     if zone.tag not in {"zone", "AS"}:
         raise flaw(f"<{zone.tag}> cannot be imported here", span, "zones and clusters can")
     if zone.get("routing", "") not in _ZONES and len(zone.children) > 1:
-        raise flaw(f"routing '{zone.get('routing')}' cannot be imported", span, "Full, Floyd and Dijkstra can")
+        raise flaw(f"routing '{zone.get('routing')}' cannot be imported", span, "Full, Floyd, Dijkstra and Cluster can")
     is_star = zone.get("routing") == "Cluster" and any(child.tag in _STAR_PARTS for child in zone)
     for child in zone:
         at = element_span(platform.source, child)

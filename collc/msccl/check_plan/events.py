@@ -16,7 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, Semaphore, semaphores_of
-from collc.msccl.check_plan.model import PUTS, WAITS, Channel, Operation, Packet, Plan
+from collc.msccl.check_plan.model import FLUSHES, PUTS, WAITS, Channel, Operation, Packet, Plan
 
 Uses = list[tuple[Operation, int]]
 """Operations with their events, in order of execution."""
@@ -120,9 +120,6 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
         elif op.name == "sem_acquire":
             for key in semaphores_of(op):
                 before += self._acquire(key, op.tb)
-        elif op.name == "flush":
-            for channel in op.over:
-                before += self.flying[op.tb, channel]
         elif op.name == "sem_release" and len(op.semaphores) == 1:
             before += self.heard[op.tb]
         elif op.name == "nop":
@@ -138,6 +135,8 @@ class _EventInterpreter(PlanInterpreter[list[int]]):
             touches = self._event([event])
             for channel in op.over:
                 self.flying[op.tb, channel].append(touches)
+        if op.name in FLUSHES:
+            self.since[op.tb] += [sent for channel in op.over for sent in self.flying[op.tb, channel]]
         self._synchronise(op, event)
         self._record_packets(op, event, touches)
         self.history.done.append((op, touches))

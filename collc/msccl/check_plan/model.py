@@ -9,15 +9,16 @@ from typing import Final
 from collc.msccl.check.findings import FileLocation
 
 NAMES: Final = (
-    *("copy", "put", "pws", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
+    *("copy", "put", "pws", "pwsf", "get", "signal", "wait", "flush", "nop", "re", "res", "rre", "rres"),
     *("cpkt", "upkt", "ppkt", "rppkt", "repkt", "respkt", "recpkt", "recspkt"),
     *("glres", "gstore", "barrier", "sem_acquire", "sem_release", "rlxsignal", "rlxwait"),
 )
-SIGNALS: Final = ("signal", "rlxsignal", "pws")
-PUTS: Final = ("put", "pws")
+SIGNALS: Final = ("signal", "rlxsignal", "pws", "pwsf")
+PUTS: Final = ("put", "pws", "pwsf")
 """Operations that a port channel queues with its proxy."""
+FLUSHES: Final = ("flush", "pwsf")
+"""Operations that end when the proxy has sent all that their channels queued."""
 REFUSED: Final = {
-    "pwsf": ("the runtime puts and signals, and never flushes", "pws, then flush"),
     "glre": ("the reader of plans refuses a sum that is not stored to all", "glres"),
     "gstorepkt": ("collc cannot judge packets over switch channels", "gstore, or ppkt"),
     "pipeline": ("collc cannot judge operations that are repeated", "the operations themselves"),

@@ -211,8 +211,8 @@ def _refuse_what_is_not_done(op: Operation, item: Fields) -> None:
     _refuse_if(adds != "sum", op, f"reduce_op {str(adds)[:20]!a}: the runtime always adds", '"sum"')
     text = "tbg_info: collc cannot judge operations that several threadblocks share"
     _refuse_if("tbg_info" in item.values, op, text)
-    text = "pws on memory channels: the runtime puts and never signals"
-    _refuse_if(op.name == "pws" and op.via != "port", op, text, "put, nop, signal")
+    text = f"{op.name} on memory channels: the runtime puts and never signals"
+    _refuse_if(op.name in ("pws", "pwsf") and op.via != "port", op, text, "put, nop, signal")
     idle = op.name in (*SIGNALS, *WAITS) and op.via == "switch"
     _refuse_if(idle, op, f"{op.name} over switch channels does nothing", "memory or port channels")
     if op.name == "flush":

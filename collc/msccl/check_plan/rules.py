@@ -243,6 +243,14 @@ def check_sources_of_ports(plan: Plan, findings: Findings) -> None:
         findings.add(Finding("contract", "X0122", text, bare[0].location, "scratch", warning=True))
 
 
+def check_flushing_puts(plan: Plan, findings: Findings) -> None:
+    """Warn (X0124) of `pwsf`, which runtimes up to MSCCL++ 0.10 execute as `pws`, without a flush."""
+    ops = [op for op in plan.operations if op.name == "pwsf"]
+    if ops:
+        text = f"{len(ops)} operations are pwsf, which MSCCL++ flushes since June 2026 only"
+        findings.add(Finding("contract", "X0124", text, ops[0].location, "pws, then flush", warning=True))
+
+
 RULES: Final[tuple[Callable[[Plan, Findings], None], ...]] = (
     check_pairs,
     check_groups,
@@ -253,4 +261,5 @@ RULES: Final[tuple[Callable[[Plan, Findings], None], ...]] = (
     check_remote_memory,
     check_overwritten_inputs,
     check_sources_of_ports,
+    check_flushing_puts,
 )

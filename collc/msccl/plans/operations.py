@@ -299,7 +299,7 @@ def _puts_beside_ports(block: BlockWriter, steps: list[Step]) -> list[int]:
 def _flush(block: BlockWriter) -> None:
     """Wait at the end until all has left each port: the next run overwrites what the proxy still reads.
 
-    Not by `pwsf`, which flushes nothing (docs/msccl-contract.md, section 6.2).
+    Not by `pwsf`, which flushes nothing before June 2026 (docs/msccl-contract.md, section 6.2).
     """
     used = dict.fromkeys(channel for op in block.ops if op["name"] == "pws" for channel in op["channel_ids"])
     channels = list(used)

@@ -26,7 +26,7 @@ from collc.msccl.check_plan import check_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_addresses, check_counts, memory_of, total_chunks
-from collc.msccl.check_plan.model import PACKETS, PUTS, SIGNALS, Channel, DataMove, Operation, Plan, SlotRange
+from collc.msccl.check_plan.model import FLUSHES, PACKETS, PUTS, SIGNALS, Channel, DataMove, Operation, Plan, SlotRange
 from collc.msccl.check_plan.reader import read_plan
 from collc.msccl.running.data import (
     OPS,
@@ -267,7 +267,7 @@ class _DataInterpreter(PlanInterpreter[None]):
         if op.name == "sem_release":
             for key in semaphores_of(op):
                 self.transport.releases[key].append(None)
-        if op.name == "flush":
+        if op.name in FLUSHES:
             self.drains[op.tb] = op.over
         if op.via == "port" and op.name in (*PUTS, "rppkt", *SIGNALS):
             self._queue(op)

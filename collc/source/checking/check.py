@@ -72,8 +72,8 @@ class FileChecker(ExpressionChecker):
                 return ty.ANY
 
     def check(self) -> None:
-        """Check every declaration; errors go to `problems`."""
-        for node in self.file.all_statements():
+        """Check every declaration that is not settled; errors go to `problems`."""
+        for node in self.file.open_statements():
             with self.problems.collect():
                 try:
                     self.statement(node)

@@ -81,7 +81,10 @@ def checked_context(
 def elaborate(
     context: FileContext, only: str | None = None, chunks: int | Literal["auto"] | None = None, size: int | None = None
 ) -> Program:
-    """The program of a file whose names and types were checked. The rest as in `load_program`. Raises SourceError."""
+    """The program of a file whose names and types were checked, without schedules that are settled.
+
+    The rest as in `load_program`. Raises SourceError.
+    """
     file, problems = context.file, context.program.problems
     _evaluate_declarations(context)
     schedules: list[ScheduleRequest] = []
@@ -91,7 +94,7 @@ def elaborate(
     for node in (n for space in ("schedule", "workload", "price table", "design") for n in file.declarations(space)):
         with problems.collect():
             match node:
-                case s.ScheduleDeclaration() if only in (None, node.name.name):
+                case s.ScheduleDeclaration() if only in (None, node.name.name) and node not in file.settled:
                     schedules.append(ScheduleBuilder(node, context, chunks, size).build())
                 case s.Workload():
                     workloads[node.name.name] = WorkloadBuilder(node, context).build()
@@ -233,10 +236,10 @@ def _definition(context: FileContext, name: str, text: str) -> Value:
 
 
 def _evaluate_declarations(context: FileContext) -> None:
-    """Evaluate every value and topology of the file, so that errors in unused ones are reported too."""
+    """Evaluate every value and topology that is not settled, so that errors in unused ones are reported too."""
     values: list[FoundDeclaration] = []
     topologies: list[FoundDeclaration] = []
-    for node in context.file.all_statements():
+    for node in context.file.open_statements():
         if isinstance(node, s.Let | s.Param | s.Group):
             values.append(FoundDeclaration(node, context.file))
         elif isinstance(node, s.TopologyInstance) or (isinstance(node, s.TopologyTemplate) and node.parameters is None):

@@ -114,6 +114,7 @@ class FileContext(Evaluator):
         if isinstance(known, Value):
             return known
         if isinstance(known, SourceError):
+            self.program.problems.add(*known.diagnostics)  # in case that what asked first caught them
             raise AlreadyReported
         if node in self.open:
             names = " -> ".join(n.name.name for n in [*self.open[self.open.index(node) :], node])

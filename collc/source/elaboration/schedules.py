@@ -174,7 +174,7 @@ class ScheduleBuilder:
         return FailureSets(parts, names, members, build, self.failing[0][0].span)
 
     def _builder(self) -> Callable[[int | None, bool, tuple[Part, ...]], ScheduleRequest]:
-        """Builds the schedule with another `number`, `everywhere` and `lost`. Raises SourceError."""
+        """Builds the schedule with another `number`, `everywhere` and `lost`. Raises SourceError or NoSchedule."""
         node, context, chunks, size = self.node, self.context, self.chunks, self.size  # no reference to the demand
 
         def request(number: int | None, everywhere: bool, lost: tuple[Part, ...]) -> ScheduleRequest:
@@ -182,7 +182,8 @@ class ScheduleBuilder:
             before, program.problems = program.problems, Problems()
             try:
                 return ScheduleBuilder(node, context, chunks, size, number, everywhere, lost).build()
-            except AlreadyReported:
+            except (SourceError, AlreadyReported) as error:
+                program.problems.add(*(error.diagnostics if isinstance(error, SourceError) else ()))
                 program.problems.stop()
                 raise
             finally:

@@ -334,7 +334,8 @@ class Recovery:
     def _pop_to(self, token: Token) -> bool:
         """Discard the current statement for one that begins here: in this body or, at column 1, in the file."""
         levels = self._levels()
-        for level in levels[-1:] if self._column(token) > 1 else [*levels[-1:], levels[0]]:
+        file = int(isinstance(next(iter(self._parser.values), None), list))  # after its statements so far
+        for level in levels[-1:] if self._column(token) > 1 else [*levels[-1:], file]:
             if self._table.actions[self._parser.states[level]].get(token.text, -1) >= 0:
                 self._parser.cut(level)
                 return True

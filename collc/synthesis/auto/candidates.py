@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
 from collc.synthesis.bounds import lower_bound, task_bound
-from collc.synthesis.endpoints import networks_without_limits, retimed_for_endpoints, retiming_work
+from collc.synthesis.endpoints import networks_without_limits, retiming_work, shortest_retimed
 from collc.synthesis.fixed.textbook import textbook_algorithms
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
@@ -28,6 +29,9 @@ from collc.ten.transform import unwound
 
 TRANSFER_WORK: Final = 30
 """Work of laying out a transfer for an algorithm of a library."""
+
+Build = Callable[[WorkMeter], Module]
+"""A synthesizer, which counts its work."""
 
 GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
 
@@ -43,7 +47,7 @@ class Candidate:
 
     name: str
     network: Network
-    build: Callable[[WorkMeter], Module]
+    build: Build
     ahead: int = 0
     least: int = 0
     parts: int = 1
@@ -99,7 +103,7 @@ def _textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Cand
     ]
 
 
-def _lay_out(build: Callable[[], Module], work: int) -> Callable[[WorkMeter], Module]:
+def _lay_out(build: Callable[[], Module], work: int) -> Build:
     def lay_out(meter: WorkMeter) -> Module:
         add_whole(meter, work)
         return build()
@@ -115,36 +119,71 @@ def add_whole(meter: WorkMeter, work: int) -> None:
 
 
 def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
-    """The candidates of `plan`; if NPUs have limits, those for networks without them, judged on that of the module.
-
-    Those that share out the rates of links come a turn later: planned for the limits alone, most schedules are shorter.
-    """
+    """The candidates of `plan`; if NPUs have limits, each plans on all networks without them that could be best."""
     if not len(Ports.of(module.network)):
         return plan(module)
+    first, *others = (plan(replace(module, network=network)) for network in networks_without_limits(module.network))
+    build_on_others = [{candidate.name: candidate.build for candidate in candidates} for candidates in others]
     listed: list[Candidate] = []
-    direct: Network | None = None
-    for network, suffix in zip(networks_without_limits(module.network), ("", " on shared rates"), strict=False):
-        for candidate in plan(replace(module, network=network)):
-            judged = module.network
-            if candidate.network.unwound and not judged.unwound:
-                judged = direct = direct or unwound(judged)
-            build = _build_with_limits(candidate, judged)
-            ahead = min(1, candidate.ahead) - bool(suffix)
-            name = candidate.name + suffix
-            listed.append(replace(candidate, name=name, network=judged, build=build, ahead=ahead))
+    direct = module.network
+    if not direct.unwound and any(candidate.network.unwound for candidate in first):
+        direct = unwound(direct)
+    for candidate in first:
+        builds = [candidate.build, *(build[candidate.name] for build in build_on_others if candidate.name in build)]
+        judged = direct if candidate.network.unwound else module.network
+        build = _build_with_limits(builds, judged)
+        listed.append(replace(candidate, network=judged, build=build, ahead=min(1, candidate.ahead)))
     return listed
 
 
-def _build_with_limits(candidate: Candidate, network: Network) -> Callable[[WorkMeter], Module]:
-    """The synthesizer of a candidate, whose schedule is then started anew on a network with limits."""
+def _build_with_limits(builds: Sequence[Build], network: Network) -> Build:
+    """The shortest of the schedules of some candidates, whose transfers start anew on a network with limits."""
 
     def build(meter: WorkMeter) -> Module:
-        planned = join(candidate.build(meter))
-        assert planned.schedule is not None
-        add_whole(meter, retiming_work(len(planned.schedule)))
-        return retimed_for_endpoints(planned, network)
+        parts = _Parts(meter, len(builds))
+        plans = (partial(parts.plan, partial(_plan_to_retime, plan)) for plan in builds)
+        best = shortest_retimed(plans, lambda _: network)
+        parts.end()
+        return best
 
     return build
+
+
+def _plan_to_retime(build: Build, meter: WorkMeter) -> Module:
+    planned = join(build(meter))
+    assert planned.schedule is not None
+    add_whole(meter, retiming_work(len(planned.schedule)))
+    return planned
+
+
+Planned = TypeVar("Planned", Module, Schedule)
+
+
+class _Parts:
+    """The work of a turn in equal parts, for plans that follow one another."""
+
+    def __init__(self, meter: WorkMeter, count: int) -> None:
+        self._meter, self._count, self._unfinished = meter, count, False
+
+    def plan(self, build: Callable[[WorkMeter], Planned]) -> Planned:
+        """What one of them gives, with its part of the work."""
+        meter = self._meter
+        limit = None if meter.limit is None else max(1, meter.limit // self._count)
+        part = WorkMeter(limit, most=meter.remainder, compiles=meter.compiles)
+        try:
+            return build(part)
+        finally:
+            meter.compiles = part.compiles
+            meter.add_setup(part.setup)
+            meter.add(part.spent - part.setup)
+            self._unfinished = self._unfinished or part.is_used_up
+
+    def end(self) -> None:
+        """Notes whether more work could find more: not if each came to its own end."""
+        if not self._unfinished:
+            self._meter.finish()
+        elif self._meter.limit is not None:  # one that ended early leaves its part
+            self._meter.limit = min(self._meter.limit, self._meter.spent)
 
 
 def _unwound(module: Module) -> Module | None:
@@ -188,7 +227,7 @@ class _Builders:
             for name in dict.fromkeys([*likely, *loaders])
         ]
 
-    def _build(self, load: Callable[[], PhasePlanner | ModulePlanner]) -> Callable[[WorkMeter], Module]:
+    def _build(self, load: Callable[[], PhasePlanner | ModulePlanner]) -> Build:
         """A synthesizer as a function from a work meter to a schedule; it is loaded when it is called first."""
 
         def build(meter: WorkMeter) -> Module:
@@ -209,28 +248,16 @@ class _Builders:
 
     def _plan_phases(self, planner: PhasePlanner, meter: WorkMeter) -> Module:
         """A synthesizer of copies, applied to each phase; all phases get the same part of the work."""
-        calls = 2 * len(split(self._module)) - 1
-        unfinished: list[bool] = []
+        parts = _Parts(meter, 2 * len(split(self._module)) - 1)
 
-        def plan(task: Task) -> Schedule:
-            limit = None if meter.limit is None else max(1, meter.limit // calls)
-            part = WorkMeter(limit, most=meter.remainder, compiles=meter.compiles)
+        def plan(task: Task, part: WorkMeter) -> Schedule:
             effort = self._effort.with_work(part)
             if planner.takes_bound:
                 effort = replace(effort, bound=self._bound(task))
-            try:
-                return planner.plan(task, effort)
-            finally:
-                meter.compiles = part.compiles
-                meter.add_setup(part.setup)
-                meter.add(part.spent - part.setup)
-                unfinished.append(part.is_used_up)
+            return planner.plan(task, effort)
 
-        solved = join(solve(self._module, plan))
-        if not any(unfinished):
-            meter.finish()
-        elif meter.limit is not None:  # a phase that ended early leaves its part
-            meter.limit = min(meter.limit, meter.spent)
+        solved = join(solve(self._module, lambda task: parts.plan(partial(plan, task))))
+        parts.end()
         return solved
 
     def _bound(self, task: Task) -> int:

@@ -28,19 +28,21 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[t
     Yields the name, about how many messages it has, and a function that makes the module with the algorithm laid out,
     which raises CollcError if it does not fit or does not run on the network.
 
-    All runs are of one kind of standard collective, nothing is planned yet, and no switch has a limited buffer. An
-    algorithm that takes a shape gets the shape of the product that the network is.
+    All runs are of standard collectives for which there is the algorithm, nothing is planned yet, and no switch has a
+    limited buffer. An algorithm that takes a shape gets the shape of the product that the network is.
     """
-    kinds = {run.standard.kind if run.standard is not None else "" for run in module.demand.runs}
+    kinds = dict.fromkeys(run.standard.kind if run.standard is not None else "" for run in module.demand.runs)
     network = module.network
     many = sum(len(run.pattern) for run in module.demand.runs) > MOST_TRANSFERS
-    if len(kinds) != 1 or "" in kinds or many or module.schedule is not None or network.has_limited_buffers:
+    if "" in kinds or many or module.schedule is not None or network.has_limited_buffers:
         return
     messages = sum(_messages(table) for table in module.demand.tables)
     if messages > MOST_TRANSFERS:
         return
-    for name in library.names(kinds.pop()):
-        if name != "hierarchical" or hierarchical_shape(network, len(network.npus)):
+    first, *others = map(library.names, kinds)
+    for name in first:
+        serves = all(name in names for names in others)
+        if serves and (name != "hierarchical" or hierarchical_shape(network, len(network.npus))):
             yield name, messages, partial(_laid_out_module, module, library, name)
 
 

@@ -20,24 +20,27 @@ import numpy as np
 from collc.synthesis.symmetric.class_timetable import Routes
 from collc.synthesis.symmetric.level_plan import levels_of, sums
 from collc.synthesis.symmetric.one_shot import MOST_MESSAGES
-from collc.synthesis.symmetric.repair import Repair
+from collc.synthesis.symmetric.repair import Lost, Repair, SpreadRequest, ranges
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
 
 
-def move_sums(repair: Repair, whole: Network) -> bool:
-    """Change where chunks begin; False if the network is no cluster of nodes, no node or all have lost NICs, one has
-    lost half of them, or chunks are too few for that many nodes.
+def move_sums(repair: Repair, whole: Network) -> int | None:
+    """Change where chunks begin; returns how long copies of sums would take at least otherwise, in picoseconds.
+
+    None if the network is no cluster of nodes, no node or all have lost NICs, one has lost half of them, or chunks are
+    too few for that many nodes.
     """
     nodes = _nodes(repair, whole)
     if nodes is None:
-        return False
+        return None
     mover = _Mover(repair, nodes)
     if not mover.choose():
-        return False
+        return None
+    least = mover.least_without()
     mover.give_up()
     repair.closed_first = mover.at_once
-    return (not mover.at_once or mover.send_first()) and mover.hand_over()
+    return least if (not mover.at_once or mover.send_first()) and mover.hand_over() else None
 
 
 def _nodes(repair: Repair, whole: Network) -> Int32Array | None:
@@ -121,101 +124,134 @@ class _Mover:
         """The ranks in a node of those that are there without a NIC."""
         return np.flatnonzero(~rail[node] & self._repair.alive[node]).tolist()
 
-    def hand_over(self) -> bool:
-        """Send what is handed over to its nodes; what these would then send on too early is dropped."""
-        repair, messages, translations = self._repair, self._repair.messages, self._repair.translations
-        keys: list[Int64Array] = []
-        for part, owner, root in self._handed:
-            to = self._node[translations.sum(messages.target, owner)]
-            first = (messages.chunk == part) & (messages.parent < 0)
-            first &= (to == self._node[owner]) | (to == self._node[root])
-            keys.append(np.flatnonzero(first) * repair.count + owner)
-        repair.drop(np.concatenate(keys))
-        keys.clear()
-        in_order = sorted(self._handed, key=lambda each: (each[0], repair.minus(each[1], each[2]), each))
-        for part, owner, root in in_order:  # as the damaged node sends its own chunks in the plan
-            near = np.flatnonzero(((self._node == self._node[owner]) | (self._node == self._node[root])) & repair.alive)
-            lost = repair.lost[part, owner]
-            holders = repair.holders.setdefault((part, owner), {root: 0})
-            self._begin(part, owner, root, holders)
-            lacking = {element: lost.pop(element, 0) for element in near.tolist() if element not in holders}
-            for element in holders:
-                lost.pop(element, 0)
-            if not repair.spread(part, owner, lacking, holders, closed=True):
-                return False
-            keys.append(self._late_messages(part, owner, holders))
-        repair.drop(np.concatenate(keys))
-        return True
-
-    def _begin(self, part: int, owner: int, root: int, holders: dict[int, int]) -> None:
-        """Let a sum begin in a GPU without a NIC, which has less to pass on in its node, if it gets in time from there
-        to the one that sends it; holders are changed then.
-        """
-        repair, number_of = self._repair, self._repair.number_of
-        onward = repair.route(number_of[repair.minus(owner, root)], root)
-        beside = (self._node == self._node[root]) & ~self._rail & repair.alive
-        for element in np.flatnonzero(beside).tolist():
-            route = repair.route(number_of[repair.minus(root, element)], element)
-            if route is None or onward is None or len(holders) > 1:
-                return
-            starts, arrival = repair.gaps.earliest(route, 0)
-            if arrival <= repair.gaps.earliest(onward, 0)[0][0]:
-                repair.send(part, owner, route, starts)
-                holders |= {element: 0, root: arrival}
-
-    def _late_messages(self, part: int, owner: int, holders: dict[int, int]) -> Int64Array:
-        """The messages of a chunk that would be sent before their senders have it."""
+    def least_without(self) -> int:
+        """How long the NICs that a damaged node has left take for all that its NICs send in the plan."""
         repair, messages = self._repair, self._repair.messages
-        since = np.zeros(repair.count, np.int64)
-        since[list(holders)] = list(holders.values())
-        own = np.flatnonzero(messages.chunk == part)
-        sender = repair.translations.sum(messages.sender[own], owner)
-        return own[messages.start[own] < since[sender]] * repair.count + owner
-
-    def send_first(self) -> bool:
-        """Send what is handed over at once, and what is given up to a few nodes, in the place of what is sent or comes
-        then in the plan. False if a node sends less in the plan than is handed over.
-        """
-        repair, messages = self._repair, self._repair.messages
-        outer = np.flatnonzero((messages.sender == 0) & (self._node[messages.target] != 0))
-        outer = outer[np.argsort(messages.start[outer], kind="stable")]
-        sends = [(part, owner, root, owner) for part, owner, root in self._handed]
-        for part, owner in self._given:
-            (root,) = repair.holders[part, owner]
-            steps = dict.fromkeys(messages.target[outer[: repair.tried]].tolist())
-            targets = (repair.add(root, step) for step in steps)
-            sends += [(part, owner, root, target) for target in targets if target in repair.lost[part, owner]]
-        sent: dict[int, int] = {}
-        keys: list[Int64Array] = []
-        for part, owner, root, target in sends:
-            route = repair.route(repair.number_of[repair.minus(target, root)], root)
-            number = sent.get(root, 0)
-            rows = messages.rows[outer[min(number, len(outer) - 1)]]
-            starts: list[int] = repair.rows.start[rows[rows >= 0]].tolist()
-            if route is None or number == len(outer) or any(map(repair.gaps.has_added, route, starts)):
-                if (part, owner) in repair.closed:
-                    continue
-                return False
-            sent[root] = number + 1
-            repair.send(part, owner, route, starts)
-            keys.append(repair.find_overlaps(route, starts))
-            holders = repair.holders.setdefault((part, owner), {root: 0})
-            holders[target] = starts[-1] + int(repair.times.window[route[-1]])
-            if (part, owner) in repair.closed:
-                del repair.lost[part, owner][target]
-        repair.drop(np.concatenate(keys))
-        return True
+        outer = np.flatnonzero(self._node[messages.sender] != self._node[messages.target])
+        row = messages.rows[outer]
+        link = repair.rows.link[row[row >= 0]]
+        busy = np.bincount(repair.translations.class_row[link], weights=repair.times.taken[link])
+        left = min(np.count_nonzero(self._rail[node]) for node in self._damaged)
+        return int(busy.max()) * len(self._nodes[0]) // max(1, int(left))
 
     def give_up(self) -> None:
         """Let the sums of chunks of damaged nodes begin in other nodes."""
-        repair, messages = self._repair, self._repair.messages
+        repair, count = self._repair, self._repair.count
         step = max(1, len(self._sound) // len(self._given))
-        for number, (part, owner) in enumerate(self._given):
-            root = int(self._sound[number * step % len(self._sound)][0])
-            first = np.flatnonzero((messages.chunk == part) & (messages.parent < 0))
-            repair.drop(first * repair.count + owner)
-            lacking = repair.lost.setdefault((part, owner), {})
-            lacking.update({owner: int(first[0])} if repair.alive[owner] else {})
-            lacking.pop(root)
-            repair.holders[part, owner] = {root: 0}
-            repair.closed.add((part, owner))
+        roots = [int(self._sound[number * step % len(self._sound)][0]) for number in range(len(self._given))]
+        part, owner = np.array(self._given, np.int64).T
+        number, first = self._first_messages(part)
+        repair.drop(first * count + owner[number])
+        keys = part * count + owner
+        repair.forget(keys * count + roots)
+        lacks = np.flatnonzero(repair.alive[owner])
+        any_of = first[np.searchsorted(number, lacks)]
+        repair.lost = repair.lost.join(Lost(keys[lacks], owner[lacks], any_of))
+        repair.holders |= {key: {root: 0} for key, root in zip(keys.tolist(), roots, strict=True)}
+        repair.closed |= {*keys.tolist()}
+
+    def _first_messages(self, part: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """(numbers, messages): for each of some chunks those messages by which the representative sends it."""
+        messages = self._repair.messages
+        first = np.flatnonzero(messages.parent < 0)
+        first = first[np.argsort(messages.chunk[first], kind="stable")]
+        chunk = messages.chunk[first]
+        low, high = np.searchsorted(chunk, part, "left"), np.searchsorted(chunk, part, "right")
+        return np.repeat(np.arange(len(part)), high - low), first[ranges(low, high)]
+
+    def send_first(self) -> bool:
+        """Send what is handed over at once, and what is given up to a few nodes, in place of what is sent or comes
+        then in the plan. False if a node sends less in the plan than is handed over.
+        """
+        repair, messages, count = self._repair, self._repair.messages, self._repair.count
+        outer = np.flatnonzero((messages.sender == 0) & (self._node[messages.target] != 0))
+        outer = outer[np.argsort(messages.start[outer], kind="stable")]
+        sends = [(part * count + owner, root, owner) for part, owner, root in self._handed]
+        nearby = list(dict.fromkeys(messages.target[outer[: repair.moves.tried]].tolist()))
+        lost = {*(repair.lost.key * count + repair.lost.element)[np.isin(repair.lost.key, [*repair.closed])].tolist()}
+        for key in (part * count + owner for part, owner in self._given):
+            (root,) = repair.holders[key]
+            targets: list[int] = repair.translations.sum(np.array(nearby, np.int32), root).tolist()
+            sends += [(key, root, target) for target in targets if key * count + target in lost]
+        sent: dict[int, int] = {}
+        taken: dict[int, list[int]] = {}
+        rows: list[tuple[int, int, int, int]] = []
+        got: list[int] = []
+        for key, root, target in sends:
+            number = sent.get(root, 0)
+            hops = messages.rows[outer[min(number, len(outer) - 1)]]
+            starts: list[int] = repair.rows.start[hops[hops >= 0]].tolist()
+            route = repair.route_to(target, root) or []
+            wanted = [*zip(route, starts, strict=False)]
+            if number == len(outer) or not wanted or self._is_taken(wanted, taken):
+                if key in repair.closed:
+                    continue
+                return False
+            sent[root] = number + 1
+            for link, start in wanted:
+                taken.setdefault(link, []).append(start)
+            rows += [(*divmod(key, count), *each) for each in wanted]
+            repair.holders.setdefault(key, {root: 0})[target] = starts[-1] + int(repair.times.window[route[-1]])
+            got.append(key * count + target)
+        repair.forget(np.array(got, np.int64))
+        columns = np.array(rows, np.int64).reshape(-1, 4).T
+        repair.send(*columns)
+        repair.drop(repair.find_overlaps(columns[2], columns[3]))
+        return True
+
+    def _is_taken(self, wanted: list[tuple[int, int]], taken: dict[int, list[int]]) -> bool:
+        """Whether a link is taken then. wanted: links and starts. taken: starts by link."""
+        long = self._repair.times.taken
+        return any(abs(start - other) < int(long[link]) for link, start in wanted for other in taken.get(link, ()))
+
+    def hand_over(self) -> bool:
+        """Send what is handed over to its nodes; what these would then send on too early is dropped."""
+        repair, messages, translations = self._repair, self._repair.messages, self._repair.translations
+        count, node = repair.count, self._node
+        part, owner, root = np.array(self._handed, np.int64).T
+        # As the damaged node sends its own chunks in the plan.
+        step = translations.difference(owner.astype(np.int32), root.astype(np.int32))
+        order = np.lexsort((root, owner, step, part))
+        part, owner, root, step = part[order], owner[order], root[order], step[order]
+        number, first = self._first_messages(part)
+        to = node[translations.sum(messages.target[first], owner[number].astype(np.int32))]
+        near = (to == node[owner[number]]) | (to == node[root[number]])
+        repair.drop((first * count + owner[number])[near])
+        keys = part * count + owner
+        for key, element in zip(keys.tolist(), root.tolist(), strict=True):
+            repair.holders.setdefault(key, {element: 0})
+        members = np.stack(self._nodes)[np.searchsorted(np.array([each[0] for each in self._nodes]), node)]
+        beside = np.concatenate([members[owner], members[root]], axis=1)
+        row, position = np.nonzero(repair.alive[beside])
+        element = beside[row, position].astype(np.int64)
+        repair.forget(keys[row] * count + element)
+        held = [key * count + element for key in keys.tolist() for element in repair.holders[key]]
+        lacks = ~np.isin(keys[row] * count + element, held)
+        begins = ~self._rail[members[root]] & repair.alive[members[root]]
+        begins &= np.array([len(repair.holders[key]) == 1 for key in keys.tolist()])[:, None]
+        number_of = {step: move for move, step in enumerate(repair.moves.steps.tolist())}
+        request = SpreadRequest(
+            keys, np.ones(len(keys), np.bool_), np.array([number_of[each] for each in step.tolist()]),
+            np.append(0, np.cumsum(begins.sum(axis=1))), members[root][begins].astype(np.int64),
+        )  # fmt: skip
+        got = repair.spread(request, Lost(keys[row], element, np.zeros(len(row), np.int64)).select(lacks))
+        if got is None:
+            return False
+        for key, target, since in zip(*(column.tolist() for column in got), strict=True):
+            repair.holders[key][target] = since
+        rows = [(key, *each) for key in keys.tolist() for each in repair.holders[key].items()]
+        repair.drop(self._late_messages(Lost(*np.array(rows, np.int64).T)))
+        return True
+
+    def _late_messages(self, got: Lost) -> Int64Array:
+        """The messages of chunks that would be sent before their senders have them. got: since when, for messages."""
+        messages, count = self._repair.messages, self._repair.count
+        chunk, owner = np.divmod(got.key, count)
+        sender = self._repair.translations.difference(got.element.astype(np.int32), owner.astype(np.int32))
+        own = messages.chunk.astype(np.int64) * count + messages.sender
+        order = np.argsort(own, kind="stable")
+        wanted = chunk * count + sender
+        low, high = (np.searchsorted(own[order], wanted, side) for side in ("left", "right"))
+        number, message = np.repeat(np.arange(len(wanted)), high - low), order[ranges(low, high)]
+        late = messages.start[message] < got.message[number]
+        return (message * count + owner[number])[late]

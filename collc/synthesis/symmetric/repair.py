@@ -12,16 +12,19 @@ So a repair costs what was dropped, not what was planned.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import isqrt
+from typing import NamedTuple
 
 import numpy as np
 
+from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
+from collc.kernels.link_gaps import NEVER, Layout, Memory
+from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
-from collc.synthesis.symmetric.gaps import Gaps, Route
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
@@ -72,6 +75,94 @@ class Messages:
         return Messages(chunk, sender, reached, np.stack(hops[:-1], axis=1), parent, start, arrival[last])
 
 
+class Moves(NamedTuple):
+    """The different steps of messages, and how they are made.
+
+    steps: int64[moves], elements. move_of: int64[messages]. bounds, row, element: the links of each move from element
+    0, as rows of `class_links` and elements (CSR). windows: int64[moves], picoseconds. by_rank: int64[moves], the
+    fastest first. nearest: those that are as fast as the first. tried: how many senders an NPU that lacks a chunk
+    considers at first, and how many receivers an NPU that has got it: as many as a node has NPUs. onward: the moves to
+    these, the fastest first.
+    """
+
+    steps: Int64Array
+    move_of: Int64Array
+    bounds: Int64Array
+    row: Int32Array
+    element: Int32Array
+    windows: Int64Array
+    by_rank: Int64Array
+    nearest: Int64Array
+    tried: int
+    onward: Int64Array
+
+    @staticmethod
+    def of(messages: Messages, translations: Translations, times: ClassTimes, rows: Transfers) -> Moves:
+        """The moves of messages."""
+        step = translations.difference(messages.target, messages.sender)
+        steps, first, move_of = np.unique(step, return_index=True, return_inverse=True)
+        row = messages.rows[first]
+        move, _ = np.nonzero(row >= 0)
+        link = rows.link[row[row >= 0]]
+        windows = np.bincount(move, weights=times.window[link], minlength=len(steps)).astype(np.int64)
+        element = translations.difference(translations.link_element[link], messages.sender[first][move])
+        order = np.argsort(windows, kind="stable")
+        near = int(np.count_nonzero(windows == windows[order[:1]]))
+        others, tried = order[near:], 1 + near
+        spaced = others[:: max(1, len(others) // (3 * tried))]
+        onward = np.concatenate([order[:near], others[:tried], spaced[~np.isin(spaced, others[:tried])]])
+        bounds, position = _bounds(move, len(steps)), translations.class_row[link]
+        return Moves(
+            steps.astype(np.int64),
+            move_of.reshape(-1),
+            bounds,
+            position,
+            element,
+            windows,
+            order,
+            order[:near],
+            tried,
+            onward,
+        )
+
+
+class Lost(NamedTuple):
+    """Who lacks what. key: int64, chunk * elements + element of the owner. element: int64. message: int64, by which it
+    would have come.
+    """
+
+    key: Int64Array
+    element: Int64Array
+    message: Int64Array
+
+    def join(self, other: Lost) -> Lost:
+        """Both tables."""
+        return Lost(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+    def select(self, rows: Int64Array | BoolArray) -> Lost:
+        """Some rows."""
+        return Lost(*(column[rows] for column in self))
+
+
+class SpreadRequest(NamedTuple):
+    """Chunks that are to be spread, in order. keys: as in Lost. closed: bool, whether none has them but holders.
+
+    onward, begin_bounds, begin_element: the move by which the only holder of each sends it on, and from which elements
+    it may come instead of that holder if this delays nothing (CSR).
+    """
+
+    keys: Int64Array
+    closed: BoolArray
+    onward: Int64Array
+    begin_bounds: Int64Array
+    begin_element: Int64Array
+
+    @staticmethod
+    def of(keys: Int64Array, closed: BoolArray) -> SpreadRequest:
+        """Of chunks that come from holders and those that have them in the plan."""
+        return SpreadRequest(keys, closed, np.full(len(keys), -1), np.zeros(len(keys) + 1, np.int64), keys[:0])
+
+
 class Repair:
     """A plan of copies for a whole network, as translations of rows, that is changed for the damaged one.
 
@@ -95,33 +186,27 @@ class Repair:
         gone = np.arange(network.link_count, whole.link_count, dtype=np.int32)
         row, element = translations.rows_over(rows.link, gone)
         self.missing = np.unique(self._message_of_row[row] * self.count + element)
-        self.gaps = Gaps(translations, times, rows)
         self.end = int(self.messages.arrival.max(initial=0))
-        self.parent: list[int] = self.messages.parent.tolist()
-        self.target: list[int] = self.messages.target.tolist()
         self.dropped = np.empty(0, np.int64)
-        self.lost: dict[tuple[int, int], dict[int, int]] = {}
-        self.holders: dict[tuple[int, int], dict[int, int]] = {}
-        self.closed: set[tuple[int, int]] = set()
+        self.lost = Lost(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+        self.holders: dict[int, dict[int, int]] = {}
+        self.closed: set[int] = set()
         self.closed_first = False
-        self.rerouted: dict[tuple[int, int], Route] = {}
+        self.rerouted: dict[int, list[int]] = {}
+        self.moves = Moves.of(self.messages, translations, times, rows)
         self._links = network.link_count
-        self._sizes = list(zip(translations.sizes, translations.strides, strict=True))
-        self._images: list[list[int]] = translations.class_links.tolist()
-        self._new: list[tuple[int, int, int, int]] = []
-        self._find_moves()
-        self._by_chunk = np.lexsort((self.messages.start, self.messages.chunk))
-        chunks = numbers.parts * (numbers.members if numbers.pairs else 1)
-        self._chunk_bounds = np.searchsorted(self.messages.chunk[self._by_chunk], np.arange(chunks + 1)).tolist()
-        self._since: list[list[int]] = [] if numbers.pairs else self._plan_times()
+        self._sent = [np.empty((0, 4), np.int64)]
 
-    def _plan_times(self) -> list[list[int]]:
-        """When each element has each chunk of the representative in the plan; -1 if never."""
+    @cached_property
+    def _plan_times(self) -> Int64Array:
+        """int64[parts * elements]: when each has each chunk of the representative in the plan; -1 if never."""
+        if self.numbers.pairs:
+            return np.empty(0, np.int64)
         since = np.full((self.numbers.parts, self.count), -1, np.int64)
         order = np.argsort(-self.messages.arrival, kind="stable")
         since[self.messages.chunk[order], self.messages.target[order]] = self.messages.arrival[order]
         since[:, 0] = 0
-        return since.tolist()
+        return since.reshape(-1)
 
     @cached_property
     def _message_of_row(self) -> Int64Array:
@@ -131,45 +216,18 @@ class Repair:
         message[self.messages.rows[hop]] = np.nonzero(hop)[0]
         return message
 
-    def _find_moves(self) -> None:
-        """The different steps of messages, as elements, with a route for each as classes of links and elements.
+    def route_to(self, target: int, sender: int) -> list[int] | None:
+        """The links of the move from one element to another; None if one is missing."""
+        moves, translations = self.moves, self.translations
+        step = translations.difference(np.array([target], np.int32), sender)
+        move = int(np.searchsorted(moves.steps, step)[0])
+        hops = slice(moves.bounds[move], moves.bounds[move + 1])
+        links = translations.class_links[moves.row[hops], translations.sum(moves.element[hops], sender)]
+        return links.tolist() if int(links.max()) < self._links else None
 
-        nearest: the fastest moves. tried: how many senders an NPU that lacks a chunk considers at first, and how many
-        receivers an NPU that has got it: as many as a node has NPUs. onward: the moves to these, the fastest first.
-        """
-        messages, translations = self.messages, self.translations
-        step = translations.difference(messages.target, messages.sender)
-        steps, first, self.move_of = np.unique(step, return_index=True, return_inverse=True)
-        self.steps: list[int] = steps.tolist()
-        self.number_of = {step: number for number, step in enumerate(self.steps)}
-        self._routes: list[list[tuple[int, int]]] = []
-        self.windows: list[int] = []
-        for message in first.tolist():
-            row = messages.rows[message]
-            link = self.rows.link[row[row >= 0]]
-            self.windows.append(int(self.times.window[link].sum()))
-            element = translations.difference(translations.link_element[link], int(messages.sender[message]))
-            self._routes.append(list(zip(translations.class_row[link].tolist(), element.tolist(), strict=True)))
-
-        order = sorted(range(len(self.steps)), key=lambda move: (self.windows[move], move))
-        self.nearest = [move for move in order if self.windows[move] == self.windows[order[0]]]
-        self.tried = 1 + len(self.nearest)
-        others = order[len(self.nearest) :]
-        spaced = others[:: max(1, len(others) // (3 * self.tried))]
-        self.onward = [*self.nearest, *dict.fromkeys([*others[: self.tried], *spaced])]
-
-    def add(self, left: int, right: int) -> int:
-        """The sum of two elements."""
-        return sum((left // stride + right // stride) % size * stride for size, stride in self._sizes)
-
-    def minus(self, left: int, right: int) -> int:
-        """The difference of two elements."""
-        return sum((left // stride - right // stride) % size * stride for size, stride in self._sizes)
-
-    def route(self, move: int, sender: int) -> Route | None:
-        """The links of a move from an element; None if one is missing."""
-        links = [self._images[row][self.add(element, sender)] for row, element in self._routes[move]]
-        return links if max(links) < self._links else None
+    def forget(self, codes: Int64Array) -> None:
+        """Bring nothing to elements for which something else is planned. codes: key * elements + element."""
+        self.lost = self.lost.select(~np.isin(self.lost.key * self.count + self.lost.element, codes))
 
     def drop(self, wanted: Int64Array) -> None:
         """Drop translations of messages, as `missing`, and all that depend on them, and note in `lost` who lacks what.
@@ -177,7 +235,6 @@ class Repair:
         Of an All-to-All, also what comes before: the chunk takes another route.
         """
         self.dropped, key = self._with_dependents(wanted, self.dropped)
-        self._free_links(key)
         self._note_lost(key)
 
     def estimate_lost(self) -> int:
@@ -208,9 +265,7 @@ class Repair:
             message, element = np.divmod(fresh, self.count)
             above = messages.chunk[message] if pairs else message
             low, high = (np.searchsorted(below, above, side) for side in ("left", "right"))
-            size = high - low
-            child = order[np.arange(int(size.sum())) + np.repeat(low - (np.cumsum(size) - size), size)]
-            fresh = np.unique(child * self.count + np.repeat(element, size))
+            fresh = np.unique(order[ranges(low, high)] * self.count + np.repeat(element, high - low))
             fresh = fresh[~find_keys(first, fresh)[1]]  # messages form a tree, so that no others come twice
             all_.append(fresh)
             if pairs:
@@ -218,44 +273,34 @@ class Repair:
         dropped = np.concatenate(all_)
         return np.union1d(known, dropped), dropped
 
-    def find_overlaps(self, route: Route, starts: list[int]) -> Int64Array:
-        """The translations of messages that are on links of a route when it is taken, as `missing`."""
-        translations, rows = self.translations, self.rows
-        keys = [np.empty(0, np.int64)]
-        for link, start in zip(route, starts, strict=True):
-            near = np.abs(rows.start - start) < self.times.taken[link]
-            row = np.flatnonzero(near & (translations.class_row[rows.link] == translations.class_row[link]))
-            element = translations.elements_to(rows.link[row], np.full(len(row), link, np.int32))
-            keys.append(self._message_of_row[row] * self.count + element)
-        return np.concatenate(keys)
-
-    def _free_links(self, key: Int64Array) -> None:
-        message, element = np.divmod(key, self.count)
-        for hop in range(self.messages.rows.shape[1]):
-            row = self.messages.rows[message, hop]
-            used = row >= 0
-            link = self.translations.moved_links(self.rows.link[row[used]], element[used].astype(np.int32))
-            self.gaps.drop(link, self.rows.start[row[used]])
+    def find_overlaps(self, link: Int64Array, start: Int64Array) -> Int64Array:
+        """The translations of messages that are on links when these are taken, as `missing`."""
+        translations, row_class = self.translations, self.translations.class_row[self.rows.link]
+        span = np.int64(self.end + 2 * int(self.times.taken.max()) + 1)
+        base = row_class.astype(np.int64) * span
+        order = np.argsort(base + self.rows.start, kind="stable")
+        taken_at, wanted = (base + self.rows.start)[order], translations.class_row[link] * span + start
+        taken = self.times.taken[link]
+        low = np.searchsorted(taken_at, np.maximum(wanted - start, wanted - taken + 1), "left")
+        high = np.searchsorted(taken_at, wanted + taken, "left")
+        number, row = np.repeat(np.arange(len(link)), high - low), order[ranges(low, high)]
+        element = translations.elements_to(self.rows.link[row], link[number].astype(np.int32))
+        return self._message_of_row[row] * self.count + element
 
     def _note_lost(self, key: Int64Array) -> None:
         message, owner = np.divmod(key, self.count)
         order = np.lexsort((message, self.messages.start[message]))
-        message, owner = message[order], owner[order].astype(np.int32)
-        target = self.translations.sum(self.messages.target[message], owner)
-        there = self._are_there(message, owner)
-        columns = self.messages.chunk[message], owner, target, message
-        for chunk, own, to, number in zip(*(column[there].tolist() for column in columns), strict=True):
-            self.lost.setdefault((chunk, own), {})[to] = number
+        message, owner = message[order], owner[order]
+        target = self.translations.sum(self.messages.target[message], owner.astype(np.int32))
+        there = self._are_there(message, owner.astype(np.int32))
+        lost = Lost(
+            self.messages.chunk[message].astype(np.int64) * self.count + owner, target.astype(np.int64), message
+        )
+        self.lost = self.lost.join(lost.select(there))
 
-    def time_at(self, chunk: int, owner: int, element: int) -> int:
-        """When an element has a chunk in the plan; -1 if it never has."""
-        return self._since[chunk][self.minus(element, owner)] if self.alive[element] else -1
-
-    def send(self, chunk: int, owner: int, route: Route, starts: list[int]) -> None:
-        """Send a chunk over the links of a route."""
-        for link, start in zip(route, starts, strict=True):
-            self.gaps.reserve(link, start)
-            self._new.append((chunk, owner, link, start))
+    def send(self, chunk: Int64Array, owner: Int64Array, link: Int64Array, start: Int64Array) -> None:
+        """Send chunks over links."""
+        self._sent.append(np.stack([chunk, owner, link, start], axis=1))
 
     def dropped_rows(self) -> Int64Array:
         """int64, ascending: row * elements + element, for each dropped translation of a row."""
@@ -265,196 +310,169 @@ class Repair:
 
     def added_transfers(self) -> tuple[Int32Array, Int32Array, Int32Array, Int64Array]:
         """(chunks, elements of owners, links, starts) of what was sent."""
-        new = np.array(self._new, np.int64).reshape(-1, 4)
-        chunk, owner, link = new[:, :3].astype(np.int32).T
-        return chunk, owner, link, new[:, 3]
+        sent = np.concatenate(self._sent)
+        chunk, owner, link = sent[:, :3].astype(np.int32).T
+        return chunk, owner, link, sent[:, 3]
 
     def repair_all(self) -> bool:
         """Bring all that is lost to those that lack it, in the order in which it was to be sent; False if there is
         no route.
         """
-        first = {key: int(self.messages.start[next(iter(lost.values()))]) for key, lost in self.lost.items() if lost}
-        for key in sorted(first, key=lambda key: ((key in self.closed) != self.closed_first, first[key], key)):
-            if self.numbers.pairs:
-                done = self.exchange(*key)
-            else:
-                done = self.spread(*key, self.lost[key], self.holders.get(key, {}), closed=key in self.closed)
-            if not done:
-                return False
-        return True
+        keys, first = np.unique(self.lost.key, return_index=True)
+        closed = np.isin(keys, [*self.closed])
+        order = np.lexsort((keys, self.messages.start[self.lost.message[first]], closed != self.closed_first))
+        if self.numbers.pairs:
+            return self._exchange(keys[order])
+        return self.spread(SpreadRequest.of(keys[order], closed[order]), self.lost) is not None
 
-    def spread(self, chunk: int, owner: int, lacking: dict[int, int], holders: dict[int, int], *, closed: bool) -> bool:
-        """Bring a chunk to all that lack it, each time to the one that it can reach first; False if one has no way.
+    def spread(self, request: SpreadRequest, lost: Lost) -> Lost | None:
+        """Bring chunks to all that lack them, each time to the one that it can reach first; None if one has no way.
 
-        lacking: the message that each element has lost; it is emptied. holders: since when elements have the chunk
-        that have got it otherwise than in the plan; those that get it are added. closed: whether no others have it.
+        Returns who has got them otherwise than in the plan: in position of messages, since when, in picoseconds.
         """
-        growth = _Growth(self, chunk, owner, lacking, holders, closed)
-        while lacking:
-            if not growth.step():
-                return False
+        keys = request.keys
+        by_key = np.argsort(keys, kind="stable")
+        number = by_key[np.searchsorted(keys[by_key], lost.key)]
+        lost = lost.select(np.argsort(number, kind="stable"))
+        compile_it = runs_compiled(spread_all, 8 * STEP_TIME * self.moves.tried * len(lost.key))
+        holders = [self.holders.get(key, {}) for key in keys.tolist()]
+        held = [each for holder in holders for each in holder.items()]
+        columns = (
+            *np.divmod(keys, self.count), request.closed, _bounds(number, len(keys)), lost.element, lost.message,
+            _bounds_of(map(len, holders)), *np.array(held, np.int64).reshape(-1, 2).T,
+            request.onward, request.begin_bounds, request.begin_element,
+        )  # fmt: skip
+        spread_keys = SpreadKeys(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
+        width = int(np.diff(self.moves.bounds).max(initial=1))
+        most = len(keys) + len(lost.key)
+        sent = [numbers(np.zeros(size, np.int64), compile_it) for size in (*[most] * 4, most * width)]
+        kernel = version_of(spread_all, compile_it)
+        count = self._run(lambda at, memory: kernel(at, memory, spread_keys, Sends(*sent)), width, compile_it)
+        if count < 0:
+            return None
+        row, sender, move, arrival = (np.asarray(column[:count], np.int64) for column in sent[:4])
+        starts = np.asarray(sent[4][: count * width], np.int64).reshape(-1, width)
+        return self._send_all(keys[row], sender, move, arrival, starts)
+
+    def _send_all(
+        self, keys: Int64Array, sender: Int64Array, move: Int64Array, arrival: Int64Array, starts: Int64Array
+    ) -> Lost:
+        """Send chunks by moves; returns who has got them, and since when."""
+        moves, translations = self.moves, self.translations
+        size: Int64Array = np.diff(moves.bounds)[move]
+        row = np.repeat(np.arange(len(move)), size)
+        hop = ranges(np.zeros(len(move), np.int64), size)
+        position = moves.bounds[move[row]] + hop
+        element = translations.sum(moves.element[position], sender[row].astype(np.int32))
+        chunk, owner = np.divmod(keys[row], self.count)
+        self.send(
+            chunk, owner, translations.class_links[moves.row[position], element].astype(np.int64), starts[row, hop]
+        )
+        target = translations.sum(moves.steps[move].astype(np.int32), sender.astype(np.int32)).astype(np.int64)
+        got = Lost(keys, target, arrival)
+        pairs = zip(keys.tolist(), target.tolist(), strict=True)
+        begun = [element in self.holders.get(key, ()) for key, element in pairs] if self.holders else []
+        begun = np.flatnonzero(begun)  # what a holder gets came from where it begins
+        return got.join(Lost(keys[begun], sender[begun], np.zeros(len(begun), np.int64)))
+
+    def _exchange(self, keys: Int64Array) -> bool:
+        """Send blocks of an All-to-All on other routes, not before they were to leave; False if one has none."""
+        chunk, owner = np.divmod(keys, self.count)
+        by_chunk = np.lexsort((self.messages.start, self.messages.chunk))
+        chunks = self.messages.chunk[by_chunk]
+        first, after = np.searchsorted(chunks, chunk, "left"), np.searchsorted(chunks, chunk, "right")
+        own = by_chunk[ranges(first, after)]
+        routes = [self.rerouted.get(key, []) for key in keys.tolist()]
+        hops = int(np.diff(self.moves.bounds).max(initial=1))
+        most = np.maximum(np.fromiter(map(len, routes), np.int64), (after - first + 2) * hops)
+        compile_it = runs_compiled(exchange_all, STEP_TIME * int(most.sum()))
+        columns = (
+            owner,
+            self.messages.start[by_chunk[first]],
+            np.append(0, np.cumsum(after - first)),
+            self.moves.move_of[own],
+            _bounds_of(map(len, routes)),
+            np.fromiter(chain.from_iterable(routes), np.int64),
+        )
+        blocks = Blocks(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
+        sizes = len(keys) + 1, int(most.sum()), int(most.sum())
+        written = [numbers(np.zeros(size, np.int64), compile_it) for size in sizes]
+        kernel = version_of(exchange_all, compile_it)
+        width = int(most.max(initial=1))
+        if self._run(lambda at, memory: kernel(at, memory, blocks, Routes(*written)), width, compile_it) < 0:
+            return False
+        number = np.repeat(np.arange(len(keys)), np.diff(np.asarray(written[0], np.int64)))
+        link, start = (np.asarray(column[: len(number)], np.int64) for column in written[1:])
+        self.send(chunk[number], owner[number], link, start)
         return True
 
-    def exchange(self, chunk: int, owner: int) -> bool:
-        """Send a block of an All-to-All on another route, not before it was to leave; False if there is none."""
-        first, after = self._chunk_bounds[chunk : chunk + 2]
-        lost = self._by_chunk[first:after]
-        lost_moves: list[int] = self.move_of[lost].tolist()
-        steps = [self.steps[move] for move in lost_moves]
-        ready = int(self.messages.start[lost[0]])
-        best: tuple[int, Route, list[int]] | None = None
-        for route in self._routes_for(owner, steps, self.rerouted.get((chunk, owner))):
-            starts, arrival = self.gaps.earliest(route, ready)
-            if best is None or arrival < best[0]:
-                best = arrival, route, starts
-            if arrival <= self.end:
-                break
-        if best is None:
-            return False
-        self.send(chunk, owner, best[1], best[2])
-        self.end = max(self.end, best[0])
-        return True
+    def _run(self, kernel: Callable[[Layout, Memory], int], width: int, compile_it: bool) -> int:
+        """What a kernel gives with enough room for the gaps of links. width: links of a route at most."""
+        room = len(self.rows) * (self.count // 16 if compile_it else 8) + self.count
+        while True:
+            layout, memory, size = self._memory(width, room, compile_it)
+            result = kernel(layout, memory)
+            if memory[size] <= room:
+                return result
+            room *= 8
 
-    def _routes_for(self, owner: int, steps: list[int], other: Route | None) -> Iterator[Route]:
-        """Another route if there is one, and then those of a block with some steps."""
-        if other is not None:
-            yield other
-        for moves in self._other_routes(steps):
-            sender, route = owner, Route()
-            for move in moves:
-                part = self.route(move, sender)
-                if part is None or not self.alive[sender]:
-                    break
-                route += part
-                sender = self.add(sender, self.steps[move])
-            else:
-                yield route
-
-    def _other_routes(self, steps: list[int]) -> Iterator[list[int]]:
-        """Moves in other orders, and with the first one divided in two, or with one forth and back, so that the others
-        are translated.
-        """
-        number_of = self.number_of
-        moves = [number_of[step] for step in steps]
-        for turn in range(len(moves)):
-            yield moves[turn:] + moves[:turn]
-        for number in self.nearest:
-            step = self.steps[number]
-            rest, back = self.minus(steps[0], step), self.minus(0, step)
-            if rest in number_of:
-                yield [number, *moves[1:], number_of[rest]]
-            elif back in number_of:
-                yield [number, *moves, number_of[back]]
+    def _memory(self, width: int, room: int, compile_it: bool) -> tuple[Layout, Memory, int]:
+        """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
+        translations, moves, times, link = self.translations, self.moves, self.times, self.rows.link
+        message, element = np.divmod(self.dropped, self.count)
+        row = self.messages.rows[message]
+        element = np.broadcast_to(element[:, None], row.shape)[row >= 0].astype(np.int32)
+        row, links = row[row >= 0], len(times.taken)
+        sent = np.concatenate(self._sent)
+        rank, number_of = np.empty(len(moves.steps), np.int64), np.full(self.count, -1, np.int64)
+        rank[moves.by_rank] = number_of[moves.steps] = np.arange(len(rank))
+        axes = zip(translations.sizes, translations.strides, strict=True)
+        index = np.stack([np.arange(self.count) // stride % size for size, stride in axes])
+        nothing, zeros = np.full(self.count, -1), np.zeros(self.count, np.int64)
+        columns = (
+            translations.sizes, translations.strides, index.ravel(), translations.class_links.ravel(),
+            translations.class_row, times.taken, times.window,
+            *_group_starts(translations.class_row[link], self.rows.start, len(translations.class_links)),
+            *_group_starts(translations.moved_links(link[row], element), self.rows.start[row], links),
+            *_group_starts(sent[:, 2], sent[:, 3], links),
+            self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.bounds, moves.row,
+            moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent, self.messages.target,
+            moves.move_of, nothing, nothing, np.full(self.count, NEVER), zeros, zeros, np.zeros(1), np.zeros(width),
+            np.zeros(width), np.zeros(3 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
+        )  # fmt: skip
+        begins = _bounds_of(map(len, columns))
+        memory = np.zeros(int(begins[-1]), np.int64)
+        for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
+            memory[begin : begin + len(column)] = column
+        lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room
+        layout = Layout(self.count, self._links, self.end, *lengths, *begins[:-1].tolist())
+        return layout, numbers(memory, compile_it), int(begins[-4])
 
 
-class _Growth:
-    """How one chunk spreads to those that lack it.
+def load_kernels() -> None:
+    """Load or compile what repairs plans, for a process that will do so and has the time now."""
+    layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
+    columns = [memory[:0]] * len(SpreadKeys._fields)
+    compile_kernel(spread_all)(layout, memory, SpreadKeys(*columns), Sends(*columns[:5]))
+    compile_kernel(exchange_all)(layout, memory, Blocks(*columns[:6]), Routes(*columns[:3]))
 
-    offers: arrival, target, sender, move and its route, the earliest first. fastest: the fastest move that leads to
-    each from one that has got the chunk; slower ones are not taken then.
-    """
 
-    def __init__(
-        self, repair: Repair, chunk: int, owner: int, lacking: dict[int, int], holders: dict[int, int], closed: bool
-    ) -> None:
-        self._repair, self._chunk, self._owner = repair, chunk, owner
-        self._lacking, self._holders = lacking, holders
-        self._offers: list[tuple[int, int, int, int, Route]] = []
-        self._next: dict[int, Iterator[int]] = {}
-        self._fastest: dict[int, int] = {}
-        self._wider = [] if closed else [len(repair.steps), repair.tried]
-        if closed:
-            for holder in tuple(holders):
-                self._offer_more(holder, repair.tried)
-        elif lacking:
-            self._ask(1)
+def ranges(first: Int64Array, after: Int64Array) -> Int64Array:
+    """int64: the numbers of each range, one range after another."""
+    size = after - first
+    return np.arange(int(size.sum()), dtype=np.int64) + np.repeat(first - (np.cumsum(size) - size), size)
 
-    def _ask(self, most: int) -> None:
-        """Offers to all that lack the chunk, by the moves by which it would have come, and those after them."""
-        repair, count = self._repair, len(self._repair.steps)
-        entries = dict[int, int]()
-        for target, message in self._lacking.items():
-            own, entry = int(repair.move_of[message]), int(repair.move_of[self._entry_of(message, entries)])
-            moves = [first + after for after in range(min(most, count)) for first in (entry, own)]
-            for move in dict.fromkeys(move % count for move in moves):
-                self._offer(repair.minus(target, repair.steps[move]), target, move)
 
-    def _entry_of(self, message: int, known: dict[int, int]) -> int:
-        """The first of the lost messages by which the chunk would have come. known: of others; those on the way are
-        added.
-        """
-        repair, passed = self._repair, [message]
-        while message not in known and (parent := repair.parent[message]) >= 0:
-            receiver = repair.add(repair.target[parent], self._owner)
-            if receiver not in self._lacking and repair.alive[receiver]:
-                break
-            message = parent
-            passed.append(message)
-        entry = known.get(message, message)
-        known.update(dict.fromkeys(passed, entry))
-        return entry
+def _bounds_of(sizes: Iterable[int]) -> Int64Array:
+    """int64: where parts of some sizes begin, and the end."""
+    return np.append(0, np.cumsum(np.fromiter(sizes, np.int64)))
 
-    def _offer(self, sender: int, target: int, move: int) -> bool:
-        """Consider a sender for a target; False if it cannot be one."""
-        repair = self._repair
-        if sender in self._lacking:
-            return False
-        since = self._holders.get(sender, -1)
-        since = repair.time_at(self._chunk, self._owner, sender) if since < 0 else since
-        route = repair.route(move, sender) if since >= 0 else None
-        if route is None:
-            return False
-        if sender in self._holders:
-            self._fastest[target] = min(self._fastest.get(target, move), move, key=lambda each: repair.windows[each])
-        heapq.heappush(self._offers, (repair.gaps.earliest(route, since)[1], target, sender, move, route))
-        return True
 
-    def _offer_more(self, sender: int, most: int) -> None:
-        """Offers of one that has got the chunk, by the fastest moves first."""
-        repair = self._repair
-        if sender not in self._next:
-            moves = repair.onward
-            if len(self._lacking) < len(moves):
-                known = (repair.number_of.get(repair.minus(target, sender)) for target in self._lacking)
-                moves = sorted(
-                    (move for move in known if move is not None), key=lambda move: (repair.windows[move], move)
-                )
-            self._next[sender] = iter(moves)
-        for move in self._next[sender]:
-            target = repair.add(sender, repair.steps[move])
-            if target in self._lacking and self._offer(sender, target, move):
-                most -= 1
-            if not most:
-                return
+def _bounds(number: Int32Array | Int64Array, count: int) -> Int64Array:
+    """int64[count + 1]: where the rows of each number begin in order, and the end."""
+    return np.append(0, np.cumsum(np.bincount(number, minlength=count)))
 
-    def step(self) -> bool:
-        """Accept the offer that arrives first; False if there is none."""
-        repair = self._repair
-        while self._offers:
-            arrival, target, sender, move, route = heapq.heappop(self._offers)
-            if target not in self._lacking:
-                if sender in self._next:
-                    self._offer_more(sender, 1)
-                continue
-            if repair.windows[move] > repair.windows[self._fastest.get(target, move)]:
-                continue
-            since = self._holders.get(sender, -1)
-            since = repair.time_at(self._chunk, self._owner, sender) if since < 0 else since
-            starts, now = repair.gaps.earliest(route, since)
-            wider = now > repair.end and len(self._wider) > 1
-            if wider:
-                self._ask(self._wider.pop())
-            if wider or now > arrival:
-                heapq.heappush(self._offers, (now, target, sender, move, route))
-                continue
-            repair.send(self._chunk, self._owner, route, starts)
-            del self._lacking[target]
-            self._holders[target] = now
-            if sender in self._next:
-                self._offer_more(sender, 1)
-            self._offer_more(target, repair.tried)
-            return True
-        if not self._wider:
-            return False
-        self._ask(self._wider.pop())
-        return self.step()
+
+def _group_starts(number: Int32Array | Int64Array, start: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
+    """(int64[count + 1], int64): the starts of each number, ascending (CSR)."""
+    return _bounds(number, count), start[np.lexsort((start, number))]

@@ -103,18 +103,26 @@ class _Repairer:
         if standard.shape.end != "all":
             return self._join(self._sums(self._copies(network.reverse(), self._whole.reverse())))
         opposite = opposite_links(self._whole)
-        copies = self._copies(network, self._whole)
-        if copies is None:
-            return None
         if opposite is None or opposite_links(network) is None:
+            copies = self._copies(network, self._whole)
             return self._join(self._sums(self._copies(network.reverse(), self._whole.reverse())), copies)
-        plain = self._join(self._sums(copies, opposite), copies)
-        moved = self._copies(network, self._whole, moves_sums=True)
-        if moved is None:
-            return plain
-        other = self._join(self._sums(moved, opposite), moved)
-        schedules = [each for each in (plain, other) if each is not None]
+        moved, least = self._moved_sums(opposite)
+        if moved is not None and moved.collective_time(network, self._module.demand) <= 2 * least:
+            return moved
+        copies = self._copies(network, self._whole)
+        schedules = [each for each in (self._join(self._sums(copies, opposite), copies), moved) if each is not None]
         return min(schedules, key=lambda each: each.collective_time(network, self._module.demand), default=None)
+
+    def _moved_sums(self, opposite: Int32Array) -> tuple[RepairedSchedule | None, int]:
+        """An All-Reduce whose sums begin so that damaged nodes send and receive fewer of them, None for none; and how
+        long the copies take otherwise, at least.
+        """
+        repair = self._begin(self._module.network, self._whole)
+        least = None if repair is None else move_sums(repair, self._whole)
+        if repair is None or least is None or not repair.repair_all():
+            return None, 0
+        copies = self._phase_of(repair)
+        return self._join(self._sums(copies, opposite), copies), least
 
     def _exchange(self) -> RepairedSchedule | RowSchedule | None:
         """An All-to-All without switches."""
@@ -127,14 +135,10 @@ class _Repairer:
         listed = list_blocks(repair, network, self._effort)
         return None if listed is None else RowSchedule(self._module.model, self._number_chunks(*listed))
 
-    def _copies(self, network: Network, whole: Network, *, moves_sums: bool = False) -> _Phase | None:
-        """The copies of an All-Gather or All-to-All; moves_sums: whether chunks begin so that damaged nodes send and
-        receive fewer of them.
-        """
+    def _copies(self, network: Network, whole: Network) -> _Phase | None:
+        """The copies of an All-Gather or All-to-All."""
         repair = self._begin(network, whole)
-        if repair is None or (moves_sums and not move_sums(repair, whole)) or not repair.repair_all():
-            return None
-        return self._phase_of(repair)
+        return None if repair is None or not repair.repair_all() else self._phase_of(repair)
 
     def _phase_of(self, repair: Repair) -> _Phase:
         return _Phase(repair.rows, repair.dropped_rows(), self._number_chunks(*repair.added_transfers()))

@@ -12,7 +12,7 @@ import numpy as np
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hops_from
-from collc.kernels.cheapest_routes import RouteGraph, find_route
+from collc.kernels.cheapest_routes import RouteGraph, find_routes
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of
 from collc.synthesis.list_schedule import Tasks, best_starts
 from collc.synthesis.symmetric.repair import Repair
@@ -23,38 +23,36 @@ from collc.ten.network import Network
 
 def reroute(repair: Repair, network: Network, whole: Network) -> bool:
     """Chooses a route for each block that has lost its own; False if no links lead to a target."""
-    keys = sorted(repair.lost, key=lambda key: (-len(repair.lost[key]), key))
-    npus = repair.translations.orbits[0]
+    keys, hops = np.unique(repair.lost.key, return_counts=True)
+    keys = keys[np.argsort(-hops, kind="stable")]
+    translations, npus = repair.translations, repair.translations.orbits[0]
     distance = hops_from(Digraph.of(whole), int(npus[0]))[npus]
     compile_it = runs_compiled(
-        find_route, STEP_TIME * len(keys) * int(distance.max()) * network.link_count // network.npu_count
+        find_routes, STEP_TIME * len(keys) * int(distance.max()) * network.link_count // network.npu_count
     )
-    graph = _graph_of(repair, network, distance, compile_it)
+    chunk, owner = np.divmod(keys, repair.count)
+    block = translations.element_of[chunk // repair.numbers.parts]
+    ends = npus[owner], npus[translations.sum(block, owner.astype(np.int32))]
     load = np.append(_loads(repair, network), 0)
     load[-1] = load.max()
-    room = [numbers(np.zeros(network.npu_count, np.int64), compile_it) for _ in range(3)]
-    loads, find = numbers(load, compile_it), version_of(find_route, compile_it)
-    for chunk, owner in keys:
-        block = int(repair.translations.element_of[chunk // repair.numbers.parts])
-        hops = find(graph, int(npus[owner]), int(npus[repair.add(owner, block)]), loads, *room)
-        if hops < 0:
-            return False
-        repair.rerouted[chunk, owner] = [int(link) for link in room[2][:hops]][::-1]
+    most = network.npu_count + 4 * len(keys) * int(distance.max())  # routes that are four times as long leave a part
+    room = [np.zeros(size, np.int64) for size in (*[network.npu_count] * 3, len(keys), most)]
+    columns = [numbers(np.asarray(column, np.int64), compile_it) for column in (*ends, load, *room)]
+    find = version_of(find_routes, compile_it)
+    if find(_graph_of(repair, network, distance, compile_it), *columns) < len(keys):
+        return False
+    lengths, links = columns[-2:]
+    parts = np.split(np.asarray(links, np.int64), np.cumsum(lengths))
+    repair.rerouted = {key: part.tolist() for key, part in zip(keys.tolist(), parts[:-1], strict=True)}
     return True
 
 
 def _graph_of(repair: Repair, network: Network, distance: Int64Array, compile_it: bool) -> RouteGraph:
     translations, (offsets, links) = repair.translations, network.out_links
-    columns = (
-        offsets,
-        links,
-        network.source,
-        network.target,
-        translations.element_of,
-        translations.sizes,
-        translations.strides,
-        distance,
-    )
+    axes = zip(translations.sizes, translations.strides, strict=True)
+    index = [translations.element_of // stride % size for size, stride in axes]
+    source, target, sizes, strides = network.source, network.target, translations.sizes, translations.strides
+    columns = offsets, links, source, target, np.concatenate(index), sizes, strides, distance
     return RouteGraph(*(numbers(np.asarray(column, np.int64), compile_it) for column in columns))
 
 
@@ -76,7 +74,7 @@ def list_blocks(
     kept[repair.dropped_rows()] = False
     row, element = np.divmod(np.flatnonzero(kept), count)
     element = element.astype(np.int32)
-    new = [(*key, link, hop) for key, route in repair.rerouted.items() for hop, link in enumerate(route)]
+    new = [(*divmod(key, count), link, hop) for key, route in repair.rerouted.items() for hop, link in enumerate(route)]
     added = np.array(new, np.int64).reshape(-1, 4)
     chunk = np.append(rows.chunk[row], added[:, 0]).astype(np.int32)
     owner = np.append(element, added[:, 1]).astype(np.int32)

@@ -1,0 +1,155 @@
+"""When links are free beside the transfers of a plan, for kernels that repair it (plan_repair.py).
+
+All transfers on a link take equally long, so a gap counts if a transfer fits in it. `low` and `high` are the begins and
+ends of gaps, those of a link one behind the other, ascending; the last gap of a link has no end. `table` says of each
+link where its gaps begin (0: nobody has asked for them yet), how many they are, and for how many there is room.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import MutableSequence
+
+from collc.kernels.compiled import without_references
+
+Memory = MutableSequence[int]
+
+NEVER = 1 << 62
+"""Later than all."""
+
+Layout = namedtuple(
+    "Layout",
+    "count present end moves near onwards tried width room "
+    "sizes strides index images class_of taken window class_bounds starts dropped_bounds dropped added_bounds added "
+    "alive steps number_of windows rank by_rank route_bounds route_class route_element nearest onward since parent "
+    "target move_of lacks known fastest queue_at queue_end left links start table size low high",
+)
+"""Numbers, and where the arrays begin that are one behind the other in the memory of a kernel.
+
+count: of elements. present: of links that are not missing, whose numbers are lower. end: of the plan. moves, near,
+onwards: lengths of `steps`, `nearest` and `onward`. tried: how many moves are tried at first. width: links of a route
+at most. room: places for gaps.
+
+sizes, strides: of the axes. index: [axes * elements], of each element along each axis. images: [classes * elements],
+the link to which each element takes the first one of each class. class_of, taken, window: of each link. class_bounds,
+starts: when links of each class are taken in the plan, ascending (CSR). dropped, added: starts on each link that are no
+longer, and that have been added, ascending (CSR). alive: of each element, 0 if it is missing.
+
+steps, windows: of each move. number_of: the move of each step, -1 for none. rank, by_rank: the place of each move among
+the fastest, and the move of each place. route_class, route_element: the links of each move from element 0 (CSR).
+nearest: the fastest moves. onward: those that are tried from who has got a chunk. since: [parts * elements], when each
+has each chunk in the plan, -1 for never. parent, target, move_of: of each message.
+
+For one chunk, of each element: lacks, the message that it lacks or -1; known, since when it has got the chunk or -1;
+fastest, the time of the fastest move to it from one that has got the chunk; queue_at, queue_end, the moves from it that
+are not offered yet. left: how many lack the chunk. links, start: of one route. table, size, low, high: of the gaps;
+size: how many places are taken, more than there are if those were too few.
+"""
+
+
+@without_references
+def _open_link(at: Layout, memory: Memory, link: int) -> None:
+    """List the gaps of a link."""
+    number, taken, free = memory[at.class_of + link], memory[at.taken + link], 0
+    k, last = memory[at.class_bounds + number], memory[at.class_bounds + number + 1]
+    gone, gone_end = memory[at.dropped_bounds + link], memory[at.dropped_bounds + link + 1]
+    new, new_end = memory[at.added_bounds + link], memory[at.added_bounds + link + 1]
+    first = place = memory[at.size]
+    memory[at.size] += 2 * (last - k + new_end - new) + 6
+    if memory[at.size] > at.room:
+        memory[at.low], memory[at.high], first, k, new = 0, NEVER, 0, last, new_end
+        place = 0
+    while k < last or new < new_end:
+        if k == last or (new < new_end and memory[at.added + new] <= memory[at.starts + k]):
+            start = memory[at.added + new]
+            new += 1
+        else:
+            start = memory[at.starts + k]
+            k += 1
+            if gone < gone_end and memory[at.dropped + gone] == start:
+                gone += 1
+                continue
+        if start - free >= taken:
+            memory[at.low + place], memory[at.high + place] = free, start
+            place += 1
+        free = max(free, start + taken)
+    memory[at.low + place], memory[at.high + place] = free, NEVER
+    memory[at.table + 3 * link], memory[at.table + 3 * link + 1] = first, place + 1 - first
+    memory[at.table + 3 * link + 2] = 2 * (place + 1 - first) + 4
+    if first:
+        memory[at.size] = first + memory[at.table + 3 * link + 2]
+
+
+@without_references
+def _gap_at(at: Layout, memory: Memory, link: int, end: int) -> int:
+    """The first gap of a link that does not end before `end`."""
+    first = memory[at.table + 3 * link]
+    last = first + memory[at.table + 3 * link + 1] - 1
+    while first < last:
+        middle = (first + last) // 2
+        if memory[at.high + middle] < end:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@without_references
+def earliest_arrival(at: Layout, memory: Memory, hops: int, ready: int) -> int:
+    """Writes the earliest starts on the links of a route, one after another; returns the arrival."""
+    arrival = ready
+    for hop in range(hops):
+        link = memory[at.links + hop]
+        if memory[at.table + 3 * link] == 0:
+            _open_link(at, memory, link)
+        gap = _gap_at(at, memory, link, arrival + memory[at.taken + link])
+        start = max(arrival, memory[at.low + gap])
+        memory[at.start + hop] = start
+        arrival = start + memory[at.window + link]
+    return arrival
+
+
+@without_references
+def reserve_links(at: Layout, memory: Memory, hops: int) -> None:
+    """Take the links of a route: what is left of each gap counts if a transfer fits in it."""
+    for hop in range(hops):
+        link, start = memory[at.links + hop], memory[at.start + hop]
+        taken, end = memory[at.taken + link], start + memory[at.taken + link]
+        gap = _gap_at(at, memory, link, end)
+        before, after = start - memory[at.low + gap] >= taken, memory[at.high + gap] - end >= taken
+        if before and after:
+            gap = _with_room(at, memory, link, gap)
+            place = memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]
+            memory[at.table + 3 * link + 1] += 1
+            while place > gap:
+                memory[at.low + place] = memory[at.low + place - 1]
+                memory[at.high + place] = memory[at.high + place - 1]
+                place -= 1
+            memory[at.high + gap], memory[at.low + gap + 1] = start, end
+        elif before:
+            memory[at.high + gap] = start
+        elif after:
+            memory[at.low + gap] = end
+        else:
+            memory[at.table + 3 * link + 1] -= 1
+            for place in range(gap, memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]):
+                memory[at.low + place] = memory[at.low + place + 1]
+                memory[at.high + place] = memory[at.high + place + 1]
+
+
+@without_references
+def _with_room(at: Layout, memory: Memory, link: int, gap: int) -> int:
+    """Makes room for one more gap of a link; returns the number of a gap then."""
+    first, size = memory[at.table + 3 * link], memory[at.table + 3 * link + 1]
+    if size < memory[at.table + 3 * link + 2]:
+        return gap
+    start = memory[at.size]
+    memory[at.size] += 2 * size + 4
+    if memory[at.size] > at.room:
+        memory[at.table + 3 * link + 1] = 0
+        return gap
+    memory[at.table + 3 * link], memory[at.table + 3 * link + 2] = start, 2 * size + 4
+    for place in range(size):
+        memory[at.low + start + place] = memory[at.low + first + place]
+        memory[at.high + start + place] = memory[at.high + first + place]
+    return gap - first + start

@@ -1,0 +1,382 @@
+"""What a plan has lost, sent again in the gaps that its other transfers leave (collc/synthesis/symmetric/repair.py).
+
+Functions of flat sequences that run in plain Python and compiled (collc/kernels/compiled.py). Elements are
+numbers with an index along each axis, and are added axis by axis.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import namedtuple
+
+from collc.kernels.compiled import without_references
+from collc.kernels.link_gaps import NEVER, Layout, Memory, earliest_arrival, reserve_links
+
+SpreadKeys = namedtuple(
+    "SpreadKeys",
+    "chunk owner closed lack_bounds lack_element lack_message hold_bounds hold_element hold_since onward begin_bounds "
+    "begin_element",
+)
+"""Chunks that some elements lack. closed: whether only those have it that got it otherwise than in the plan (hold).
+
+onward: the move by which the only holder will send the chunk on, and begin_element: from where it may rather come, if
+that delays nothing.
+"""
+
+Sends = namedtuple("Sends", "key sender move arrival starts")
+"""What is sent: key, sender, move, arrival, and the starts on each link, a row of as many as a move has at most."""
+
+Blocks = namedtuple("Blocks", "owner ready move_bounds moves route_bounds routes")
+"""Blocks of an All-to-All: the moves of the lost route of each (CSR), and links that it may take instead (CSR)."""
+
+Routes = namedtuple("Routes", "bounds link start")
+"""The routes of blocks (CSR)."""
+
+
+@without_references
+def add(at: Layout, memory: Memory, left: int, right: int) -> int:
+    """The sum of two elements."""
+    total = 0
+    for axis in range(at.strides - at.sizes):
+        row, size = axis * at.count, memory[at.sizes + axis]
+        index = memory[at.index + row + left] + memory[at.index + row + right]
+        total += (index - size if index >= size else index) * memory[at.strides + axis]
+    return total
+
+
+@without_references
+def minus(at: Layout, memory: Memory, left: int, right: int) -> int:
+    """The difference of two elements."""
+    total = 0
+    for axis in range(at.strides - at.sizes):
+        row = axis * at.count
+        index = memory[at.index + row + left] - memory[at.index + row + right]
+        total += (index + memory[at.sizes + axis] if index < 0 else index) * memory[at.strides + axis]
+    return total
+
+
+@without_references
+def _find_links(at: Layout, memory: Memory, move: int, sender: int, hops: int) -> int:
+    """Writes the links of a move after those before; returns how many there are, -1 if one is missing."""
+    for place in range(memory[at.route_bounds + move], memory[at.route_bounds + move + 1]):
+        element = add(at, memory, memory[at.route_element + place], sender)
+        link = memory[at.images + memory[at.route_class + place] * at.count + element]
+        if link >= at.present:
+            return -1
+        memory[at.links + hops] = link
+        hops += 1
+    return hops
+
+
+@without_references
+def _find_time(at: Layout, memory: Memory, chunk: int, owner: int, element: int) -> int:
+    """Since when an element has a chunk, -1 if it has not."""
+    if memory[at.known + element] >= 0:
+        return memory[at.known + element]
+    return memory[at.since + chunk * at.count + minus(at, memory, element, owner)] if memory[at.alive + element] else -1
+
+
+@without_references
+def _offer(at: Layout, memory: Memory, chunk: int, owner: int, sender: int, target: int, move: int) -> int:
+    """When a chunk would arrive from a sender at a target, -1 if it cannot."""
+    if memory[at.lacks + sender] >= 0:
+        return -1
+    since = _find_time(at, memory, chunk, owner, sender)
+    hops = _find_links(at, memory, move, sender, 0) if since >= 0 else -1
+    if hops < 0:
+        return -1
+    if memory[at.known + sender] >= 0:
+        memory[at.fastest + target] = min(memory[at.fastest + target], memory[at.windows + move])
+    return earliest_arrival(at, memory, hops, since)
+
+
+def _ask(
+    at: Layout,
+    memory: Memory,
+    most: int,
+    keys: SpreadKeys,
+    number: int,
+    offers: list[tuple[int, int, int, int]],
+) -> None:
+    """Offers to all that lack a chunk, by the moves by which it would have come, and those after them.
+
+    It would have come by the lost message, or by the first of the lost ones on the way.
+    """
+    chunk, owner, count = keys.chunk[number], keys.owner[number], at.moves
+    for place in range(keys.lack_bounds[number], keys.lack_bounds[number + 1]):
+        target, message = keys.lack_element[place], keys.lack_message[place]
+        if memory[at.lacks + target] < 0:
+            continue
+        own = memory[at.move_of + message]
+        above = memory[at.parent + message]
+        while above >= 0:
+            receiver = add(at, memory, memory[at.target + above], owner)
+            if memory[at.lacks + receiver] < 0 and memory[at.alive + receiver]:
+                break
+            message, above = above, memory[at.parent + above]
+        entry = memory[at.move_of + message]
+        for after in range(min(most, count)):
+            move = (entry + after) % count
+            sender = minus(at, memory, target, memory[at.steps + move])
+            arrival = _offer(at, memory, chunk, owner, sender, target, move)
+            if arrival >= 0:
+                heapq.heappush(offers, (arrival, target, sender, move))
+            move = (own + after) % count
+            if (move - entry) % count >= most:
+                sender = minus(at, memory, target, memory[at.steps + move])
+                arrival = _offer(at, memory, chunk, owner, sender, target, move)
+                if arrival >= 0:
+                    heapq.heappush(offers, (arrival, target, sender, move))
+
+
+def _offer_more(
+    at: Layout,
+    memory: Memory,
+    keys: SpreadKeys,
+    number: int,
+    sender: int,
+    most: int,
+    queue: list[int],
+    offers: list[tuple[int, int, int, int]],
+) -> None:
+    """Offers of one that has got the chunk, by the fastest moves first."""
+    if memory[at.queue_end + sender] == 0:
+        memory[at.queue_at + sender], memory[at.queue_end + sender] = 0, at.onwards
+        if memory[at.left] < at.onwards:
+            ranks = [0]
+            ranks.pop()
+            for place in range(keys.lack_bounds[number], keys.lack_bounds[number + 1]):
+                target = keys.lack_element[place]
+                move = (
+                    memory[at.number_of + minus(at, memory, target, sender)] if memory[at.lacks + target] >= 0 else -1
+                )
+                if move >= 0:
+                    ranks.append(memory[at.rank + move])
+            ranks.sort()
+            memory[at.queue_at + sender] = len(queue)
+            for rank in ranks:
+                queue.append(memory[at.by_rank + rank])  # noqa: PERF401 (quick when it is compiled)
+            memory[at.queue_end + sender] = len(queue)
+    while most and memory[at.queue_at + sender] < memory[at.queue_end + sender]:
+        move = queue[memory[at.queue_at + sender]]
+        memory[at.queue_at + sender] += 1
+        target = add(at, memory, sender, memory[at.steps + move])
+        if memory[at.lacks + target] >= 0:
+            arrival = _offer(at, memory, keys.chunk[number], keys.owner[number], sender, target, move)
+            if arrival >= 0:
+                heapq.heappush(offers, (arrival, target, sender, move))
+                most -= 1
+
+
+def _begin_elsewhere(
+    at: Layout,
+    memory: Memory,
+    keys: SpreadKeys,
+    number: int,
+    sends: Sends,
+    done: int,
+) -> int:
+    """Let a sum begin in another element than its only holder, which has less to pass on, if it gets to the holder in
+    time to be sent on; returns how much was sent so far.
+    """
+    for place in range(keys.begin_bounds[number], keys.begin_bounds[number + 1]):
+        holder, element = keys.hold_element[keys.hold_bounds[number]], keys.begin_element[place]
+        hops = _find_links(at, memory, keys.onward[number], holder, 0)
+        if hops < 0:
+            return done
+        earliest_arrival(at, memory, hops, 0)
+        latest = memory[at.start + 0]
+        move = memory[at.number_of + minus(at, memory, holder, element)]
+        hops = _find_links(at, memory, move, element, 0)
+        if hops < 0:
+            return done
+        arrival = earliest_arrival(at, memory, hops, 0)
+        if arrival <= latest:
+            _send(at, memory, number, element, move, arrival, hops, sends, done)
+            memory[at.known + element], memory[at.known + holder] = 0, arrival
+            if memory[at.lacks + element] >= 0:
+                memory[at.lacks + element] = -1
+                memory[at.left] -= 1
+            return done + 1
+    return done
+
+
+@without_references
+def _send(
+    at: Layout,
+    memory: Memory,
+    number: int,
+    sender: int,
+    move: int,
+    arrival: int,
+    hops: int,
+    sends: Sends,
+    done: int,
+) -> None:
+    """Send a chunk over the links and at the starts in memory."""
+    reserve_links(at, memory, hops)
+    sends.key[done], sends.sender[done], sends.move[done], sends.arrival[done] = number, sender, move, arrival
+    row = done * at.width
+    for hop in range(hops):
+        sends.starts[row + hop] = memory[at.start + hop]
+
+
+def _offer_first(
+    at: Layout,
+    memory: Memory,
+    keys: SpreadKeys,
+    number: int,
+    queue: list[int],
+    offers: list[tuple[int, int, int, int]],
+) -> None:
+    """The first offers of a chunk: of its holders if no others have it, or else to all that lack it."""
+    if not keys.closed[number]:
+        _ask(at, memory, 1, keys, number, offers)
+        return
+    for place in range(keys.hold_bounds[number], keys.hold_bounds[number + 1]):
+        _offer_more(at, memory, keys, number, keys.hold_element[place], at.tried, queue, offers)
+    for place in range(keys.begin_bounds[number], keys.begin_bounds[number + 1]):
+        if memory[at.known + keys.begin_element[place]] >= 0:
+            _offer_more(at, memory, keys, number, keys.begin_element[place], at.tried, queue, offers)
+
+
+def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Sends, done: int) -> int:
+    """Bring a chunk to all that lack it, each time to the one that it can reach first; returns how much was sent so
+    far, -1 if one has no way or there is too little room.
+    """
+    chunk, owner, wider = keys.chunk[number], keys.owner[number], 2 * keys.closed[number]
+    offers, queue = [(0, 0, 0, 0)], [memory[at.onward + place] for place in range(at.onwards)]
+    offers.pop()
+    _offer_first(at, memory, keys, number, queue, offers)
+    while memory[at.left]:
+        if memory[at.size] > at.room:
+            return -1
+        if len(offers) == 0:
+            if wider == 2:
+                return -1
+            wider += 1
+            _ask(at, memory, at.tried if wider == 1 else at.moves, keys, number, offers)
+            continue
+        arrival, target, sender, move = heapq.heappop(offers)
+        if memory[at.lacks + target] < 0:
+            if memory[at.queue_end + sender]:
+                _offer_more(at, memory, keys, number, sender, 1, queue, offers)
+            continue
+        if memory[at.windows + move] > memory[at.fastest + target]:
+            continue
+        hops = _find_links(at, memory, move, sender, 0)
+        now = earliest_arrival(at, memory, hops, _find_time(at, memory, chunk, owner, sender))
+        widen = wider == 0 and now > at.end
+        if widen:
+            wider = 1
+            _ask(at, memory, at.tried, keys, number, offers)
+        if widen or now > arrival:
+            heapq.heappush(offers, (now, target, sender, move))
+            continue
+        _send(at, memory, number, sender, move, now, hops, sends, done)
+        done += 1
+        memory[at.lacks + target] = -1
+        memory[at.left] -= 1
+        memory[at.known + target] = now
+        if memory[at.queue_end + sender]:
+            _offer_more(at, memory, keys, number, sender, 1, queue, offers)
+        _offer_more(at, memory, keys, number, target, at.tried, queue, offers)
+    return done
+
+
+def spread_all(at: Layout, memory: Memory, keys: SpreadKeys, sends: Sends) -> int:
+    """Bring all chunks to those that lack them, in order; returns how much was sent, -1 if one has no way or there
+    is too little room.
+    """
+    done = 0
+    for number in range(len(keys.chunk)):
+        lacking = range(keys.lack_bounds[number], keys.lack_bounds[number + 1])
+        holding = range(keys.hold_bounds[number], keys.hold_bounds[number + 1])
+        for place in holding:
+            memory[at.known + keys.hold_element[place]] = keys.hold_since[place]
+        for place in lacking:
+            memory[at.lacks + keys.lack_element[place]] = keys.lack_message[place]
+        memory[at.left] = len(lacking)
+        done = _begin_elsewhere(at, memory, keys, number, sends, done)
+        done = _spread(at, memory, keys, number, sends, done)
+        if done < 0:
+            break
+        for place in holding:
+            element = keys.hold_element[place]
+            memory[at.known + element], memory[at.queue_end + element] = -1, 0
+        for place in lacking:
+            element = keys.lack_element[place]
+            memory[at.known + element], memory[at.queue_end + element], memory[at.fastest + element] = -1, 0, NEVER
+    return done
+
+
+def _try_route(at: Layout, memory: Memory, blocks: Blocks, number: int, trial: int) -> int:
+    """Writes the links of a route of a block; returns how many there are, -1 if this is none.
+
+    Trial 0 is the route that was found for it. Then come the moves of the lost route in other orders, and with the
+    first one divided in two, or with one forth and back, so that the others are translated.
+    """
+    first = blocks.move_bounds[number]
+    count = blocks.move_bounds[number + 1] - first
+    if trial == 0:
+        route, after = blocks.route_bounds[number], blocks.route_bounds[number + 1]
+        for place in range(route, after):
+            memory[at.links + place - route] = blocks.routes[place]
+        return after - route if after > route else -1
+    turn, begin, end, skipped = trial - 1, -1, -1, 0
+    if turn >= count:
+        begin, turn = memory[at.nearest + turn - count], 0
+        end = memory[at.number_of + minus(at, memory, memory[at.steps + blocks.moves[first]], memory[at.steps + begin])]
+        skipped = 1
+        if end < 0:
+            end, skipped = memory[at.number_of + minus(at, memory, 0, memory[at.steps + begin])], 0
+        if end < 0:
+            return -1
+    sender, hops = blocks.owner[number], 0
+    for place in range(-1, count + 1):
+        if place < 0:
+            move = begin
+        elif place == count:
+            move = end
+        else:
+            move = -1 if place < skipped else blocks.moves[first + (place + turn) % count]
+        if move < 0:
+            continue
+        hops = _find_links(at, memory, move, sender, hops) if memory[at.alive + sender] else -1
+        if hops < 0:
+            return -1
+        sender = add(at, memory, sender, memory[at.steps + move])
+    return hops
+
+
+def exchange_all(at: Layout, memory: Memory, blocks: Blocks, routes: Routes) -> int:
+    """Send blocks of an All-to-All on other routes, not before they were to leave: on the first that ends with the
+    plan, or else on the one that arrives first. Returns -1 if a block has none, or there is too little room.
+    """
+    end = at.end
+    for number in range(len(blocks.owner)):
+        begin = routes.bounds[number]
+        trials = 1 + blocks.move_bounds[number + 1] - blocks.move_bounds[number] + at.near
+        best = NEVER
+        for trial in range(trials):
+            hops = _try_route(at, memory, blocks, number, trial)
+            if hops < 0:
+                continue
+            arrival = earliest_arrival(at, memory, hops, blocks.ready[number])
+            if arrival < best:
+                best = arrival
+                routes.bounds[number + 1] = begin + hops
+                for hop in range(hops):
+                    routes.link[begin + hop], routes.start[begin + hop] = memory[at.links + hop], memory[at.start + hop]
+            if arrival <= end:
+                break
+        if best == NEVER:
+            return -1
+        if memory[at.size] > at.room:
+            return -1
+        hops = routes.bounds[number + 1] - begin
+        for hop in range(hops):
+            memory[at.links + hop], memory[at.start + hop] = routes.link[begin + hop], routes.start[begin + hop]
+        reserve_links(at, memory, hops)
+        end = max(end, best)
+    return 0
