@@ -55,16 +55,16 @@ class JointReport:
 
     def lets(self) -> dict[str, str]:
         """The value of each let, as text."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for name, value in self.values.items():
             if name == "seconds_per_byte":
                 if value > 0:
-                    found["bandwidth"] = decimal(Fraction(round(1e-6 / value)) / 1000, 3) + "GB/s"
+                    texts["bandwidth"] = decimal(Fraction(round(1e-6 / value)) / 1000, 3) + "GB/s"
             elif name == "slowdown":
-                found["share"] = decimal(Fraction(1 / value).limit_denominator(10_000), 4) if value else "1"
+                texts["share"] = decimal(Fraction(1 / value).limit_denominator(10_000), 4) if value else "1"
             else:
-                found[name] = format_time(round(value * 1e12))
-        return found
+                texts[name] = format_time(round(value * 1e12))
+        return texts
 
     @property
     def worst(self) -> float:
@@ -89,7 +89,7 @@ class JointReport:
             "name": self.name,
             "values": dict(self.values),
             "largest_error": self.worst,
-            "errors": [{"file": str(one.file), "bytes": one.size, "error": error} for one, error in rows],
+            "errors": [{"file": str(time.file), "bytes": time.size, "error": error} for time, error in rows],
         }
 
 
@@ -99,12 +99,12 @@ def calibrate_jointly(files: Sequence[Path], settings: CalibrationSettings, algo
     Raises SourceError X0703 if there are fewer times than values, and what reading a file raises; UsageError U0161 if a
     file does not say how many ranks or which test.
     """
-    found = [one for path in files for one in _observations(path, settings, algorithm)]
-    seconds = np.array([one.seconds for one in found])
-    matrix = np.array([one.factors for one in found]).reshape(len(found), len(UNKNOWNS)) / seconds[:, None]
+    measured = [time for path in files for time in _observations(path, settings, algorithm)]
+    seconds = np.array([time.seconds for time in measured])
+    matrix = np.array([time.factors for time in measured]).reshape(len(measured), len(UNKNOWNS)) / seconds[:, None]
     kept = _independent_columns(matrix)
-    if len(found) <= len(kept):
-        message = f"{plural(len(found), 'time')} to fit {len(kept)} values; a fit needs more times than values"
+    if len(measured) <= len(kept):
+        message = f"{plural(len(measured), 'time')} to fit {len(kept)} values; a fit needs more times than values"
         raise SourceError(Diagnostic("X0703", message, hint="measure more sizes, or more collectives"))
     scaled = matrix[:, kept] / np.abs(matrix[:, kept]).max(axis=0)
     known = settings.launch * 1e-12 / seconds
@@ -117,7 +117,7 @@ def calibrate_jointly(files: Sequence[Path], settings: CalibrationSettings, algo
         hint = "add files of other collectives or numbers of ranks, which have other numbers of steps and messages"
         notes.append(Diagnostic("X0707", message, hint=hint, warning=True))
     named = dict(zip([UNKNOWNS[k] for k in kept], values.tolist(), strict=True))
-    return JointReport(settings.name, tuple(found), named, tuple(errors), tuple(notes))
+    return JointReport(settings.name, tuple(measured), named, tuple(errors), tuple(notes))
 
 
 def _independent_columns(matrix: NDArray[np.float64]) -> list[int]:
@@ -134,8 +134,8 @@ def _least_squares(matrix: NDArray[np.float64], wanted: NDArray[np.float64]) -> 
     """The values of 0 or more for which the sum of squares of matrix @ values - wanted is the least."""
     from scipy.optimize import lsq_linear  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
-    found = cast("Any", lsq_linear)(matrix, wanted, bounds=(0, np.inf), method="bvls")
-    return np.asarray(found.x, np.float64)
+    answer = cast("Any", lsq_linear)(matrix, wanted, bounds=(0, np.inf), method="bvls")
+    return np.asarray(answer.x, np.float64)
 
 
 def _observations(path: Path, settings: CalibrationSettings, algorithm: Algorithm) -> list[Observation]:
