@@ -86,6 +86,13 @@ _RECORDS: Final = (
         show=f"{_SHOW}:runtime_file_subjects",
     ),
     FileKind(
+        "fallbacks",
+        "an index of fallbacks",
+        "'collc fallback' finds the files for a failure in it, and 'collc show' shows its classes",
+        beginning=rb'\s*\{"kind": "collc fallbacks',
+        show=f"{_SHOW}:index_subjects",
+    ),
+    FileKind(
         "mscclpp",
         "an MSCCL++ plan (JSON)",
         "",

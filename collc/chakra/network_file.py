@@ -20,7 +20,7 @@ def read_network(path: Path) -> Network:
     dimensions = read_astra_file(read_text(path, limit=MAX_BYTES))
     npus = prod(dimension.npus for dimension in dimensions)
     name = " x ".join(f"{dimension.shape} of {dimension.npus}" for dimension in dimensions)
-    links = sum(_link_count(d.shape, d.npus) * (npus // d.npus) for d in dimensions)
+    links = npus * sum(d.npus - 1 if d.shape == "FullyConnected" else 2 for d in dimensions)
     if links > MOST_LINKS:
         message = f"{name} NPUs has {links} links, more than {MOST_LINKS}"
         raise SourceError(Diagnostic("X0508", message, dimensions[0].span))
@@ -29,11 +29,6 @@ def read_network(path: Path) -> Network:
     for other in others:
         network = product(network, other, f"{network.name} x {other.name}", ("", ""))
     return network
-
-
-def _link_count(shape: str, npus: int) -> int:
-    """The links of a network, without making it."""
-    return npus * (npus - 1) if shape == "FullyConnected" else 2 * npus
 
 
 def astra_network(shape: str, npus: int, kind: LinkKind) -> Network:

@@ -284,6 +284,7 @@ def _describe_import_kinds() -> str:
         "NVLinks of each GPU to NVSwitches, if the file names none; or dgx1: the NVLinks of a DGX-1",
         read.nvlinks_of,
     ),
+    flag("--addresses", "name NICs by their PCI addresses and GUIDs, too: with a line for each"),
     flag("--mirror", "NVLinks that an NCCL file lists in one direction exist in both"),
     option("--pcie", "keep paths over PCIe, also if NVLinks join all GPUs", action=argparse.BooleanOptionalAction),
     option("--npu ATTRIBUTE=VALUE", "which nodes of a graph are NPUs; all: all of them"),

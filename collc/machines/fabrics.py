@@ -14,7 +14,7 @@ from typing import Final
 from collc.base.diagnostics import Span
 from collc.base.wording import phrase, plural
 from collc.machines.hosts import Inside, Kinds, Port
-from collc.machines.machine import Device, Family, Machine, Wire, first_names, merge_wires
+from collc.machines.machine import Device, Family, Machine, Nic, Wire, first_names, merge_wires
 from collc.machines.reading import MICROSECOND, ImportOptions, check_devices, flaw, option_error
 from collc.source.host_lists import compressed_hosts
 
@@ -31,13 +31,15 @@ _TIERS: Final = ("leaf", "spine", "core")
 class Attachment:
     """A cable from a host to a switch. port: the name of its NIC; "" if the file names hosts only.
 
-    rate: bytes per second; None if the file does not say it. switch: its name in the file.
+    rate: bytes per second; None if the file does not say it. switch: its name in the file. guid: of the NIC, "" if the
+    file has none.
     """
 
     host: str
     port: str
     switch: str
     rate: Fraction | None
+    guid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
     for attachment in fabric.attachments:
         by_host[attachment.host].append(attachment)
     wires: list[Wire] = []
+    nics: list[Nic] = []
     idle: dict[str, list[str]] = defaultdict(list)  # NICs without a cable -> hosts
     for host, attachments in by_host.items():
         inside = insides[node[host]]
@@ -149,6 +152,11 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
             kind = kinds.name("nic", rate, "from a node to the fabric: the NIC, its cable or PCIe", NIC_LATENCY)
             device = port.device._replace(node=node[host])
             wires.append(Wire(device, place[attachment.switch], kind))
+            if device.family != "nic":  # a device of its own
+                names = [attachment.port or port.label, *((port.label,) if not kinds.options.gpus_per_node else ())]
+                names += [port.address, attachment.guid] if kinds.options.addresses else []
+                label = "|".join(name for name in dict.fromkeys(names) if name)
+                nics.append(Nic(device, place[attachment.switch].family, label))
     unknown = [cable for cable in fabric.cables if cable[2] is None]
     given = kinds.options.rates.get("uplink")
     if unknown and given is None:
@@ -175,6 +183,7 @@ def machine_of(insides: Sequence[Inside], fabric: Fabric, kinds: Kinds) -> Machi
         merge_wires(wires),
         dropped=tuple(dropped),
         assumed="; ".join(text for text in (fabric.assumed, said) if text),
+        nics=tuple(nics),
     )
 
 

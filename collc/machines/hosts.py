@@ -117,11 +117,16 @@ class HostGpu:
 
 @dataclass(frozen=True, slots=True)
 class HostNic:
-    """A NIC. path: hops up to the CPU. rate: bytes per second of its ports; None if no file says it."""
+    """A NIC.
+
+    path: hops up to the CPU. rate: bytes per second of its ports; None if no file says it. address: on PCIe, "" if the
+    label is it or no file says it.
+    """
 
     label: str
     path: tuple[Hop, ...]
     rate: Fraction | None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +187,12 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A device that attaches a node to the fabric. rate: bytes per second; None if unknown. label: of the NIC."""
+    """A device that attaches a node to the fabric. rate: bytes per second, or None. label, address: of the NIC."""
 
     device: Device
     rate: Fraction | None
     label: str
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +314,7 @@ def _ports_of_gpus(host: Host, families: list[Family], wires: list[Wire], kinds:
             rate = host.nics[nic].rate
             # A rate of PCIe that is only assumed must not narrow one that is known.
             narrow = rate if rate is None or host.assumed_pcie else min(rate, rate_of(gpu, nic))
-            ports.append(Port(Device(-1, "gpu", gpu), narrow, host.nics[nic].label))
+            ports.append(Port(Device(-1, "gpu", gpu), narrow, host.nics[nic].label, host.nics[nic].address))
         return ports
     used = sorted(users)
     families.append(Family("nic", len(used), True, tuple(host.nics[nic].label for nic in used)))

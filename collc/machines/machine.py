@@ -76,13 +76,23 @@ class Node:
     domain: str = field(default="", compare=False)
 
 
+class Nic(NamedTuple):
+    """A NIC that is no device of its own. gpu: which has it alone. tier: the family of the switches that it is cabled
+    to. label: its names, with | between them.
+    """
+
+    gpu: Device
+    tier: str
+    label: str
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What an importer found.
 
     kinds: in the order in which the program declares them. nodes: those with an inside of their own; () if the
-    machine is one network. families, wires: of the fabric. taken, dropped, assumed: sentences for the head of the
-    program.
+    machine is one network. families, wires: of the fabric. nics: parts of it that fail as one. taken, dropped, assumed:
+    sentences for the head of the program.
     """
 
     kinds: tuple[LinkKind, ...]
@@ -92,6 +102,7 @@ class Machine:
     taken: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     assumed: str = ""
+    nics: tuple[Nic, ...] = ()
 
 
 def merge_wires(wires: list[Wire]) -> tuple[Wire, ...]:

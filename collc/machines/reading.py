@@ -37,7 +37,7 @@ class ImportOptions:
     paths over PCIe; None: drop them if NVLinks join all GPUs. definitions: `-D`, rates and latencies by name. npu:
     `attribute=value` of the nodes of a graph that are NPUs. capacity, latency: `attribute=unit` of its edges. chunk:
     bytes of one chunk. measured: files of `collc calibrate`, which the program at `output` will import. joined_by,
-    part: of files of Slurm, see `fabrics.JOINS` and `read_slurm`.
+    part: of files of Slurm, see `fabrics.JOINS` and `read_slurm`. addresses: whether NICs are named by these too.
     """
 
     files: tuple[Path, ...] = ()
@@ -60,6 +60,7 @@ class ImportOptions:
     output: Path | None = None
     joined_by: str | None = None
     part: str | None = None
+    addresses: bool = False
 
     def __post_init__(self) -> None:
         """Raise UsageError U0150 for a text that means nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,6 +33,7 @@ from collc.pictures.picture import (
 )
 from collc.ten.arrays import Int64Array
 from collc.ten.network import LinkKind, Network
+from collc.ten.parts import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +47,30 @@ class _Line:
     both: bool
 
 
-def network_picture(network: Network, load: Int64Array | None = None, title: str = "") -> Picture:
+@dataclass(frozen=True, slots=True)
+class PartGroup:
+    """Parts of a network that get a colour. name: in the legend. words: what tooltips of the parts say of them."""
+
+    name: str
+    parts: Sequence[Part]
+    words: str
+
+
+def network_picture(
+    network: Network, load: Int64Array | None = None, title: str = "", groups: Sequence[PartGroup] = ()
+) -> Picture:
     """The devices and links of a network.
 
     load: int64[links], bytes that each link carries; then each direction is a line of its own with a colour for its
-    bytes. Of large networks only a part is drawn; the picture says so.
+    bytes. groups: parts with a colour of their own, in place of colours for kinds of links; of several that contain a
+    device or a link, the first counts. Of large networks only a part is drawn; the picture says so.
     """
     layout = layout_of(network)
     lines = [line for line in _lines(network, load is not None) if {line.source, line.target} <= layout.points.keys()]
     removed = _removed_lines(network, layout)
-    if load is None:
+    if groups:
+        names, top = legend((_group_symbol(k), group.name) for k, group in enumerate(groups))
+    elif load is None:
         names, top = _kind_legend(network, lines, removed)
     else:
         names, top = [*color_bar(float(load.max(initial=0)), Axis("bytes per link", text=bytes_label))], 30.0
@@ -63,8 +78,9 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
             words = "each direction is drawn to its left" + ("; dotted red: removed" if removed else "")
             names.append(text(WIDTH - 14, 24, words, "muted small end"))
     layout.move_down(top)
-    shapes = _Shapes(network, layout, load)
-    body = [*names, *(_frame_of_node(network, box) for box in layout.boxes), *shapes.lines(lines)]
+    colored = _ColoredParts(groups, layout.boxes)
+    shapes = _Shapes(network, layout, load, colored)
+    body = [*names, *(_frame_of_node(network, box, colored) for box in layout.boxes), *shapes.lines(lines)]
     body += [*shapes.removed_lines(removed), *shapes.devices()]
     height = layout.height
     for note in layout.notes:
@@ -73,6 +89,44 @@ def network_picture(network: Network, load: Int64Array | None = None, title: str
     switches = int(network.present[network.npu_count :].sum())
     counts = f"{plural(len(network.npus), 'NPU')}, {switches} switches, {plural(network.link_count, 'link')}"
     return Picture(WIDTH, height, join_lines(body), title or network.name, counts)
+
+
+def _group_symbol(group: int) -> Callable[[float, float], str]:
+    return lambda x, y: stroke(f"M{number(x)} {number(y - 4)}h26", group, 3)
+
+
+class _ColoredParts:
+    """The group of each frame by its NPUs, of each device, and of each pair of devices with links."""
+
+    def __init__(self, groups: Sequence[PartGroup], boxes: Sequence[Box] = ()) -> None:
+        frames = {frozenset(box.npus) for box in boxes}
+        self.words = [group.words for group in groups]
+        self.frames: dict[frozenset[int], int] = {}
+        self.devices: dict[int, int] = {}
+        self.links: dict[tuple[int, int], int] = {}
+        for k, group in enumerate(groups):
+            for part in group.parts:
+                framed = next((npus for npus in frames if len(part.devices) > 1 and npus <= {*part.devices}), None)
+                if framed is not None:
+                    self.frames.setdefault(framed, k)
+                else:
+                    self.devices = {**dict.fromkeys(part.devices, k), **self.devices}
+                self.links = {**dict.fromkeys(part.links, k), **self.links}
+
+    def of_line(self, line: _Line) -> int:
+        """The group of a line, -1 for none."""
+        back = self.links.get((line.target, line.source), -1) if line.both else -1
+        return self.links.get((line.source, line.target), back)
+
+    def about(self, group: int) -> str:
+        """What a tooltip says of a part; group: -1 for none."""
+        return "" if group < 0 else f"; {self.words[group]}"
+
+    def outline(self, device: int, shape: str) -> str:
+        """The shape of a device again, in the colour of its group. shape: an element whose first attribute is class."""
+        group = self.devices.get(device, -1)
+        look = f'class="s{min(group, SERIES - 1)}" stroke-width="3"'
+        return "" if group < 0 else re.sub('class="[^"]*"', look, shape, count=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +145,7 @@ class DrawnNetwork:
 def drawn_network(network: Network) -> DrawnNetwork:
     """The places of devices and of links in each direction, as `network_picture` draws them with a load."""
     layout = layout_of(network)
-    shapes = _Shapes(network, layout, np.zeros(network.link_count, np.int64))
+    shapes = _Shapes(network, layout, np.zeros(network.link_count, np.int64), _ColoredParts(()))
     lines = _lines(network, directed=True)
     drawn = [line for line in lines if {line.source, line.target} <= layout.points.keys()]
     path_of = {(line.source, line.target): path for line, path in zip(drawn, shapes.paths(drawn), strict=True)}
@@ -168,7 +222,7 @@ def _width(network: Network, kind: int) -> float:
     return 1 + 2.5 * math.log(float(own) / min(rates)) / math.log(max(rates) / min(rates))
 
 
-def _frame_of_node(network: Network, box: Box) -> str:
+def _frame_of_node(network: Network, box: Box, colored: _ColoredParts) -> str:
     """The frame of a node with its label: `gpu[3, *]`, or the name of the copy, `node[3]`."""
     label = node_label(network.device_name(box.npus[0]))
     host = network.real_name(box.npus[0]).rpartition("/")[0]
@@ -177,6 +231,10 @@ def _frame_of_node(network: Network, box: Box) -> str:
     shown = next((words for words in labels if text_width(words, 10.5) <= box.width - 4), labels[-1])
     frame = rect(box.x, box.y, box.width, box.height, "box", ' rx="8"')
     label_y = box.y + box.height - 6
+    group = colored.frames.get(frozenset(box.npus), -1)
+    if group >= 0:
+        outline = rect(box.x, box.y, box.width, box.height, f"s{min(group, SERIES - 1)}", ' rx="8" stroke-width="2.5"')
+        frame = mark(f"{labels[0]}{colored.about(group)}", frame + outline)
     return frame + text(box.x + box.width / 2, label_y, shorten(shown, box.width - 4, 10.5), "muted small mid")
 
 
@@ -187,6 +245,7 @@ class _Shapes:
     network: Network
     layout: Layout
     load: Int64Array | None
+    colored: _ColoredParts
 
     def lines(self, lines: list[_Line]) -> Iterator[str]:
         """All lines; if there are many, those that look alike as one shape without tooltips."""
@@ -201,7 +260,9 @@ class _Shapes:
         for k in sorted(range(len(lines)), key=carried.__getitem__):  # so that the brightest are on top
             line = lines[k]
             path = paths[k]
+            group = self.colored.of_line(line)
             look = position[line.kind] if load is None else level_of(carried[k], most)
+            look = group if self.colored.words else look
             if len(lines) > MOST_MARKS:
                 alike[look].append(path)
             else:
@@ -210,7 +271,7 @@ class _Shapes:
                 lanes = f" ({len(line.links)} links)" if len(line.links) > 1 + line.both else ""
                 kind = kind_label(self.network.kinds[line.kind])
                 words = f"{ends}{' and back' if line.both else ''}{lanes}: {kind}"
-                words += "" if load is None else f"; carries {bytes_label(carried[k])}"
+                words += self.colored.about(group) if load is None else f"; carries {bytes_label(carried[k])}"
                 yield mark(words, self._draw(path, look, line.kind, most_wide) + target)
         for look in sorted(alike):
             kind = next((kind for kind, place in position.items() if place == look), 0)
@@ -239,6 +300,8 @@ class _Shapes:
 
     def _draw(self, path: str, look: int, kind: int, most_wide: float) -> str:
         """A line, or several that look alike. most_wide: the part of its width that a line with a load has."""
+        if self.colored.words:
+            return stroke(path, look, 2) if look >= 0 else f'<path class="wire" d="{path}"/>'
         if self.load is None:
             return stroke(path, look, _width(self.network, kind) * min(1.0, self.layout.radius / 6 + 0.3))
         wide = (1.2 + look / 6) * min(1, self.layout.radius / 7, (self.layout.cell or 60) / 60)
@@ -294,8 +357,10 @@ class _Shapes:
             sent = int(self.load[self.network.source == device].sum())
             received = int(self.load[self.network.target == device].sum())
             about += f": sends {bytes_label(sent)}, receives {bytes_label(received)}"
+        about += self.colored.about(self.colored.devices.get(device, -1))
         look = "npu" if present else "gone"
         shapes = f'<circle class="{look}" cx="{number(x)}" cy="{number(y)}" r="{number(radius)}"/>'
+        shapes += self.colored.outline(device, shapes)
         size = 10.5 if radius >= 12 else 9.0
         if present and text_width(str(len(self.network.npus) - 1), size) <= 1.9 * radius:
             shapes += text(x, y + 0.36 * size, str(rank), "mid small" if size > 9 else "mid tiny")
@@ -312,7 +377,9 @@ class _Shapes:
             half = (text_width(names[switch], 10.5) + 10) / 2 if named else min(9.0, 0.4 * room)
             ports = int((self.network.source == switch).sum())
             about = f"{names[switch]}, a switch with {plural(ports, 'link')}"
+            about += self.colored.about(self.colored.devices.get(switch, -1))
             shapes = rect(x - half, y - 10, 2 * half, 20, "switch", ' rx="4"')
+            shapes += self.colored.outline(switch, shapes)
             yield mark(about, shapes + (text(x, y + 4, names[switch], "small mid") if named else ""))
         if not named and not any(box.y < y < box.y + box.height for box in self.layout.boxes):
             label = f"{names[switches[0]]} to {names[switches[-1]]}"

@@ -77,6 +77,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = ["--on", f"{folder / 'two.coll'}:t", "--size", "4MiB"]
     example = Path(__file__).parent.parent.parent / "examples" / "design.coll"
     assert main(["show", str(example), "-o", str(folder / "design.html")]) == 0
+    failing = f"{HEAD}topology t = dgx_h100(4)\nschedule s on t {{ run all_reduce(t.npus, size: 16MiB) "
+    failing += "synthesize symmetric failures any 1 of (nics, gpus, nodes), any 2 of nics within node }\n"
+    (folder / "failing.coll").write_text(failing)
+    assert main(["compile", str(folder / "failing.coll"), "-o", str(folder), "--quiet"]) == 0
+    assert main(["show", str(folder / "fallbacks.json"), "-o", str(folder / "fallbacks.html")]) == 0
     for name, file, words in [("xml", "g.xml", network), ("plan", "g.json", []), ("two", "two.coll", [])]:
         assert main(["show", str(folder / file), "-o", str(folder / f"{name}.html"), *words]) == 0
     beside = [str(folder / name) for name in ("g.ten", "g.xml", "torus.coll")]
@@ -110,7 +115,7 @@ def opened(browser: Any, path: Path, width: int = 1000, scheme: str = "light") -
     return page, wrong
 
 
-NAMES = [*PROGRAMS, "bad", "xml", "plan", "two", "beside", "design"]
+NAMES = [*PROGRAMS, "bad", "xml", "plan", "two", "beside", "design", "fallbacks"]
 
 
 @pytest.mark.parametrize("name", NAMES)

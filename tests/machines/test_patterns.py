@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from collc.application.machines.importing import import_machine
 from collc.base.diagnostics import SourceFile
-from collc.machines.program import loops
+from collc.machines.loops import loops
 from collc.machines.reading import ImportOptions
 from collc.source.formatting.format import format_source
 from tests.machines import formats

@@ -12,7 +12,7 @@ import pytest
 from collc.application.machines.importing import import_machine
 from collc.base.diagnostics import CollcError, SourceError, UsageError
 from collc.machines.fabrics import neighbours
-from collc.machines.program import loops
+from collc.machines.loops import loops
 from collc.machines.reading import ImportOptions
 from tests.machines.formats import links, network_of
 

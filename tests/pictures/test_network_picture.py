@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from collc.pictures.layout import layout_of, node_label
-from collc.pictures.network_picture import drawn_network, network_picture
+from collc.pictures.network_picture import PartGroup, drawn_network, network_picture
 from collc.pictures.picture import WIDTH
 from collc.source.elaboration.elaborate import load_topology
 from collc.ten.network import Network
+from collc.ten.parts import Part
 from collc.ten.transform import remove_parts
 from tests.pictures.drawn import SVG, overlaps, root_of, texts, tips
 from tests.support import fully_connected, grid, network, ring
@@ -198,3 +199,29 @@ def test_links_round_the_third_dimension_of_a_torus_are_seen(networks):
     drawn = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("class") == "s0"]
     assert sum(path.count("M") == 2 for path in drawn) == 48
     assert len(drawn) == 1 + 3 * 64, "one of them in the legend"
+
+
+def test_parts_have_colours() -> None:
+    whole = grid(2, 2)
+    groups = [
+        PartGroup("cables", [Part("a", (), ((0, 1), (1, 0)))], "of the first group"),
+        PartGroup("NPUs", [Part("b", (3,)), Part("c", (), ((1, 0),))], "of the second group"),
+    ]
+    picture = network_picture(whole, groups=groups)
+    root = root_of(picture)
+    assert {"cables", "NPUs"} <= {*texts(picture)}
+    said = [tip for tip in tips(picture) if "; of the" in tip]
+    assert len(said) == 2
+    assert said[0].endswith("; of the first group")  # of two groups, the first
+    assert said[1].startswith("npu[1, 1], rank 3; of the second")
+    assert len(root.findall(f".//{SVG}circle[@class='s1']")) == 1
+    assert len(root.findall(f".//{SVG}path[@class='wire']")) == 3
+
+
+def test_a_node_has_the_colour_of_its_frame(networks: dict[str, Network]) -> None:
+    node = Part("node[1]", (*range(8, 16), 17))
+    picture = network_picture(networks["dgx_h100(2)"], groups=[PartGroup("nodes", [node], "as one")])
+    root = root_of(picture)
+    assert len(root.findall(f".//{SVG}rect[@class='s0']")) == 1
+    assert root.findall(f".//{SVG}circle[@class='s0']") == []
+    assert [tip for tip in tips(picture) if tip.endswith("as one")] == ["gpu[1, *]; as one"]

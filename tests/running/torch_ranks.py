@@ -182,7 +182,10 @@ def lost(rank: int, ranks: int) -> dict:
 
 
 class Batches:
-    """Gloo as if it took point-to-point calls in batches, as NCCL does: nothing moves before the end of a batch."""
+    """Gloo as if it took point-to-point calls in batches, as NCCL does: nothing moves before the end of a batch.
+
+    Batches have a tag of their own, since messages of the program may be under way.
+    """
 
     def __init__(self, inner: dist.ProcessGroup) -> None:
         self.inner, self.open, self.sizes = inner, False, []
@@ -195,11 +198,15 @@ class Batches:
         assert not self.open
         self.open, self.calls = True, []
 
-    def send(self, *call: object) -> object:
-        return self.calls.append((self.inner.send, call)) if self.open else self.inner.send(*call)
+    def send(self, tensors: list[torch.Tensor], peer: int, tag: int) -> object:
+        if not self.open:
+            return self.inner.send(tensors, peer, tag)
+        return self.calls.append((self.inner.send, (tensors, peer, 99)))
 
-    def recv(self, *call: object) -> object:
-        return self.calls.append((self.inner.recv, call)) if self.open else self.inner.recv(*call)
+    def recv(self, tensors: list[torch.Tensor], peer: int, tag: int) -> object:
+        if not self.open:
+            return self.inner.recv(tensors, peer, tag)
+        return self.calls.append((self.inner.recv, (tensors, peer, 99)))
 
     def _end_coalescing(self, _device: torch.device) -> Batches:
         self.open = False

@@ -85,7 +85,7 @@ def test_parts_have_the_devices_and_links_that_their_bodies_say() -> None:
     assert parts["node[2]"].label == "host3"
     assert parts["node[1].half[1]"].devices == (7, 8)
     assert parts["node[0].lanes[2]"].links == ((3, first), (first, 3))
-    assert parts["node[0].lanes[2]"].label == "c"
+    assert parts["node[0].lanes[2]"].label == "host1/c"
     assert parts["spare"].devices == (0,)
 
 
@@ -224,3 +224,46 @@ def test_algorithms_of_the_library_run_with_the_members_that_are_left() -> None:
     plan = left("run all_gather(pod.npus, size: 13MiB) using ring", "spare")
     assert plan.runs[0].moves is not None
     assert len(plan.demand.runs[0].group) == 12
+
+
+REPEATED = """
+import std.collectives
+topology inside { npu gpu[2] switch s for i in 0..2 { link gpu[i] <-> s (bandwidth: 100GB/s, latency: 1us) } }
+topology pod {
+    use inside as node0[2] labels "n[0-1]"
+    use inside as node1 labels "n2"
+    switch leaf[2]
+    for n in 0..2, i in 0..2 { link node0[n].gpu[i] <-> leaf[i] (bandwidth: 25GB/s, latency: 1us) }
+    for i in 0..2 { link node1.gpu[i] <-> leaf[1 - i] (bandwidth: 25GB/s, latency: 1us) }
+    part nic[n in 0..2, i in 0..2] = { link node0[n].gpu[i] <-> leaf[[0, 1][i]] } labels "mlx5_[0-1]"
+    part nic[n in 2..3, i in 0..2] = { link node1.gpu[i] <-> leaf[1 - i] } labels ["a|b", "c"]
+}
+"""
+
+
+def repeated(text: str) -> FailureSets:
+    sets = request("failures any nic", "run all_gather(pod.npus, size: 12MiB)", text).failures
+    assert sets is not None
+    return sets
+
+
+def test_several_statements_declare_the_parts_of_one_name() -> None:
+    sets = repeated(REPEATED)
+    assert [(part.name, part.label) for part in sets.parts] == [
+        ("nic[0, 0]", "n0/mlx5_0"),
+        ("nic[0, 1]", "n0/mlx5_1"),
+        ("nic[1, 0]", "n1/mlx5_0"),
+        ("nic[1, 1]", "n1/mlx5_1"),
+        ("nic[2, 0]", "n2/a|b"),
+        ("nic[2, 1]", "n2/c"),
+    ]
+    assert [part.links[0] for part in sets.parts] == [(0, 9), (1, 10), (2, 9), (3, 10), (4, 10), (5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [("n in 2..3, i", "n in 1..2, i", "E0205"), ('["a|b", "c"]', '["a", "b", "c"]', "E0329")],
+)
+def test_wrong_repetitions(old: str, new: str, code: str) -> None:
+    with pytest.raises(SourceError, match=code):
+        repeated(REPEATED.replace(old, new))

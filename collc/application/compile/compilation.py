@@ -99,7 +99,7 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
             reports += built
             for report in built:
                 callbacks.finished(report)
-    index = (fallbacks.write(settings.output),) if fallbacks.schedules and settings.write else ()
+    index = fallbacks.write(settings.output) if fallbacks.schedules and settings.write else ()
     return CompileReport(tuple(reports), warnings, index)
 
 

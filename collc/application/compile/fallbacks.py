@@ -18,7 +18,7 @@ import numpy as np
 
 from collc.application.compile.compile_report import ScheduleReport
 from collc.application.compile.planning import BuildInput
-from collc.application.fallbacks.fallback_index import INDEX, KIND, failure_name, moved_npus
+from collc.application.fallbacks.fallback_index import INDEX, KIND, failure_name, moved_npus, network_file
 from collc.base.atomic_files import write_file
 from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, SourceError
 from collc.base.units import format_time
@@ -29,12 +29,15 @@ from collc.graph.translations import find_translations
 from collc.source.limits import MAX_CLASSES
 from collc.ten.arrays import Int32Array
 from collc.ten.compaction import renumber_demand, without_removed_devices
+from collc.ten.demand import Demand
+from collc.ten.module import Module
+from collc.ten.network import Network
 from collc.ten.parts import Part
+from collc.ten.text.write import format_module
 from collc.verification.renaming_check import is_automorphism, keeps_demand, wrong_renaming
 
 if TYPE_CHECKING:
     from collc.source.program import FailureSets, ScheduleRequest
-    from collc.ten.network import Network
 
 Build = Callable[[BuildInput], ScheduleReport]
 """Builds a schedule; errors are in its report."""
@@ -56,10 +59,11 @@ class _Failures:
 class FallbackWriter:
     """Collects the fallbacks of the schedules of a program for one index.
 
-    sets: what schedules with the same failures share. schedules: what each has of its own.
+    sets: what schedules with the same failures share. networks: of each set. schedules: what each has of its own.
     """
 
     sets: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    networks: list[Network] = field(default_factory=list[Network])
     schedules: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def add(self, given: BuildInput, report: ScheduleReport, build: Build) -> list[ScheduleReport]:
@@ -94,12 +98,14 @@ class FallbackWriter:
         own = _set_of(request, request.failures, symmetries, failures)
         if own not in self.sets:
             self.sets.append(own)
+            self.networks.append(request.network)
         everyone = all(np.array_equal(run.group, request.network.npus) for run in request.demand.runs)
         self.schedules.append(
             {
                 "name": request.name,
                 "set": self.sets.index(own),
                 "groups": None if everyone else [run.group.tolist() for run in request.demand.runs],
+                "collectives": [*dict.fromkeys(run.collective for run in request.demand.runs)],
                 "files": [_relative(path, given.settings.output) for path in report.files],
                 "time_ps": report.time_ps,
                 "plans": plans,
@@ -107,14 +113,18 @@ class FallbackWriter:
         )
         return [replace(report, notes=(*report.notes, *notes)), *reports]
 
-    def write(self, folder: Path) -> Path:
-        """Write the index; returns its path."""
-        path = folder / INDEX
+    def write(self, folder: Path) -> tuple[Path, ...]:
+        """Write the index, and the network of each set as a module without runs; returns their paths."""
+        paths = [folder / INDEX]
+        for own, network in zip(self.sets, self.networks, strict=True):
+            paths.append(folder / network_file(len(paths) - 1))
+            paths[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_file(paths[-1], format_module(Module(str(own["network"]), network, Demand(()))))
         lines = [f'{{"kind": {json.dumps(KIND)},\n"sets": [']
         lines.append(",\n".join(map(_set_text, self.sets)))
         lines += ["],", '"schedules": [', ",\n".join(map(json.dumps, self.schedules)), "]}"]
-        write_file(path, "\n".join(lines) + "\n")
-        return path
+        write_file(paths[0], "\n".join(lines) + "\n")
+        return tuple(paths)
 
 
 def _set_text(own: dict[str, Any]) -> str:
@@ -270,7 +280,7 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
     places: list[int] = [] if coordinates is None else coordinates.places.tolist()
     npus = range(network.npu_count)
     aliases = {name: sets.parts[part].name for name, part in sets.names.items() if name != sets.parts[part].name}
-    aliases |= {part.label: part.name for part in sets.parts if part.label}
+    aliases |= {label: part.name for part in sets.parts for label in _names_of(part)}
     contained = {part.name: [d for d in part.devices if d in npus] for part in sets.parts}
     return {
         "network": network.name,
@@ -280,6 +290,7 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
         "hosts": _hosts(network),
         "aliases": aliases,
         "contains": {name: own for name, own in contained.items() if len(own) > 1},
+        "parts": {part.name: [part.devices, part.links] for part in sets.parts},
         "classes": [
             {
                 "failure": failures.names[row],
@@ -292,6 +303,12 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
             for name, own, word in zip(failures.names, failures.first, failures.words, strict=True)
         },
     }
+
+
+def _names_of(part: Part) -> list[str]:
+    """The names of a part on its machine: `host/a` and `host/b` for the label `host/a|b`."""
+    host, slash, names = part.label.rpartition("/")
+    return [f"{host}{slash}{name}" for name in names.split("|") if name]
 
 
 def _hosts(network: Network) -> dict[str, list[int]]:

@@ -8,6 +8,7 @@ takes a few milliseconds.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -29,6 +30,11 @@ JOIN: Final = " + "
 """What joins the names of parts that fail together, in ascending order of the names."""
 
 Data = Mapping[str, Any]
+
+
+def network_file(number: int) -> str:
+    """The file of the network of a set, relative to the index."""
+    return f"fallbacks/network-{number}.ten"
 
 
 def failure_name(parts: Sequence[str]) -> str:
@@ -133,18 +139,27 @@ class FallbackIndex:
         index = cast("Mapping[str, Sequence[Data]]", data)
         self._sets, self._schedules = index["sets"], index["schedules"]
 
+    @property
+    def sets(self) -> Sequence[Data]:
+        """What schedules have in common: failures, their classes, and the network (docs/failures.md)."""
+        return self._sets
+
+    def find_schedules(self, schedule: str | None) -> Sequence[Data]:
+        """All schedules with their plans, or one of them. Raises UsageError if there is none of this name."""
+        chosen = [each for each in self._schedules if schedule in (None, each["name"])]
+        if not chosen:
+            hint = f"there are {phrase(each['name'] for each in self._schedules)}"
+            raise UsageError(Diagnostic("U0110", f"{self.path} has no schedule '{schedule}'", hint=hint))
+        return chosen
+
     def find(self, dead: Sequence[str], schedule: str | None = None) -> tuple[Fallback, ...]:
         """The fallbacks of all schedules, or of one, for the failure of parts with some names or labels.
 
         Raises UsageError if no schedule has such a failure.
         """
-        chosen = [each for each in self._schedules if schedule in (None, each["name"])]
-        if not chosen:
-            hint = f"there are {phrase(each['name'] for each in self._schedules)}"
-            raise UsageError(Diagnostic("U0110", f"{self.path} has no schedule '{schedule}'", hint=hint))
         fallbacks: list[Fallback] = []
         errors: list[UsageError] = []
-        for each in chosen:
+        for each in self.find_schedules(schedule):
             try:
                 fallbacks.append(self._fallback(each, dead))
             except UsageError as error:
@@ -203,11 +218,27 @@ def _failure(failures: Data, dead: Sequence[str], path: Path) -> Sequence[Any]:
 
 
 def _without_label(failures: Data, name: str) -> str:
-    """The name in the program of a part that is given by its label, or by the last part of a label that is unique."""
+    """The name in the program of a part that is given by its label, or by the end of a label, if it is the only one."""
     aliases: Mapping[str, str] = failures["aliases"]
     name = ", ".join(index.strip() for index in name.split(","))
-    ends = [alias for alias in aliases if alias.endswith(f"/{name}")] if name not in aliases else [name]
-    return aliases[ends[0]] if len(ends) == 1 else name
+    if name in aliases:
+        return aliases[name]
+    host, slash, own = name.rpartition("/")
+    for same in (str, _address):
+        end = f"{host}{slash}{same(own)}"
+        known = [(*alias.rpartition("/"), part) for alias, part in aliases.items()]
+        ends = {part for start, sign, last, part in known if end in (f"{start}{sign}{same(last)}", same(last))}
+        if len(ends) == 1:
+            return ends.pop()
+    return name
+
+
+def _address(name: str) -> str:
+    """An address on a bus or a GUID in one form, for 00000000:1A:00.0 that of 0000:1a:00.0; of others the name."""
+    digits = name.lower().removeprefix("0x")
+    if re.fullmatch(r"[0-9a-f:.]*[0-9][0-9a-f:.]*", digits) is None:
+        return name
+    return digits.replace(":", "").replace(".", "").lstrip("0")
 
 
 def flat_name(name: str) -> str:

@@ -16,14 +16,14 @@ class PictureKind:
     """A picture.
 
     name: as `--picture` takes it. help: what it shows. of: what `draw` receives: the "network" (`Network`), the
-    "transfers" (`LinkUse`), the "comparison" of a schedule with its alternatives (`Subject`), or a "design"
-    (`DesignSubject`). draw: MODULE:FUNCTION, which is imported when the picture is drawn; it returns a `Picture`, or
-    None if there is nothing to draw.
+    "transfers" (`LinkUse`), the "comparison" of a schedule with its alternatives (`Subject`), a "design"
+    (`DesignSubject`), or the "fallbacks" of a network (`FallbackSubject`). draw: MODULE:FUNCTION, which is imported
+    when the picture is drawn; it returns a `Picture`, or None if there is nothing to draw.
     """
 
     name: str
     help: str
-    of: Literal["network", "transfers", "comparison", "design"]
+    of: Literal["network", "transfers", "comparison", "design", "fallbacks"]
     draw: str
 
     def function(self) -> Callable[[Any], Picture | None]:
@@ -34,6 +34,7 @@ class PictureKind:
 _SCHEDULES: Final = "collc.pictures.schedule_pictures"
 _REPORT: Final = "collc.application.show.report_page"
 _DESIGNS: Final = "collc.application.design.design_pages"
+_FALLBACKS: Final = "collc.application.show.fallback_page"
 
 PICTURE_KINDS: Final = {
     kind.name: kind
@@ -48,6 +49,9 @@ PICTURE_KINDS: Final = {
         PictureKind("budgets", "bandwidth per dimension over budgets", "design", f"{_DESIGNS}:budgets_picture"),
         PictureKind("speedup", "speed-up over budgets", "design", f"{_DESIGNS}:speedup_picture"),
         PictureKind("performance", "performance per cost over budgets", "design", f"{_DESIGNS}:performance_picture"),
+        PictureKind("classes", "classes of failures on the network", "fallbacks", f"{_FALLBACKS}:classes_picture"),
+        PictureKind("slowdown", "time after a failure, by class", "fallbacks", f"{_FALLBACKS}:slowdown_picture"),
+        PictureKind("failures", "slowdown of a long run over failures", "fallbacks", f"{_FALLBACKS}:failures_picture"),
     )
 }
 """All pictures by name, in the order of `--help`."""

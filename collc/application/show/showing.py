@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from collc.application.compile.compile_report import CompileReport
 from collc.application.file_kinds import call_for, kind_of
@@ -27,6 +27,7 @@ from collc.emit.kinds import EMIT_KINDS
 
 if TYPE_CHECKING:
     from collc.application.design.design_pages import DesignSubject
+    from collc.application.show.fallback_page import FallbackSubject
     from collc.msccl.check.model import Profile
     from collc.pictures.picture import Picture
     from collc.source.program import ScheduleRequest
@@ -66,6 +67,7 @@ class Shown:
 
     subjects: tuple[Subject, ...]
     designs: tuple[DesignSubject, ...]
+    fallbacks: tuple[FallbackSubject, ...]
     files: tuple[Path, ...]
 
     @property
@@ -80,12 +82,21 @@ class Shown:
             "files": [str(path) for path in self.files],
             "schedules": [{"name": subject.name, "checks": dict(subject.checks)} for subject in self.subjects],
             "designs": [design.request.name for design in self.designs],
+            "fallbacks": [each.as_json() for each in self.fallbacks],
         }
 
     @property
     def ok(self) -> bool:
         """Whether no check failed."""
         return not any(subject.failed_checks for subject in self.subjects)
+
+
+class Subjects(NamedTuple):
+    """The schedules of a file, or the file itself, the designs of a program, and the networks of an index."""
+
+    schedules: tuple[Subject, ...] = ()
+    designs: tuple[DesignSubject, ...] = ()
+    fallbacks: tuple[FallbackSubject, ...] = ()
 
 
 def show_files(
@@ -97,15 +108,17 @@ def show_files(
     that cannot be read or has no schedule, UsageError if settings do not fit it (U0106, U0131, U0135 to U0137).
     """
     several = len(paths) > 1
-    shown: list[Subjects] = [
+    each: list[Subjects] = [
         call_for(path, "show", _settings_for(path, settings) if several else settings, progress) for path in paths
     ]
-    subjects = [
+    subjects = tuple(
         replace(subject, name=f"{subject.name} of {path.name}") if several and subject.name != path.name else subject
-        for path, (of_path, _) in zip(paths, shown, strict=True)
-        for subject in of_path
-    ]
-    designs = [design for _, of_path in shown for design in of_path]
+        for path, own in zip(paths, each, strict=True)
+        for subject in own.schedules
+    )
+    designs = tuple(design for own in each for design in own.designs)
+    fallbacks = tuple(subject for own in each for subject in own.fallbacks)
+    shown = Subjects(subjects, designs, fallbacks)
     texts: dict[Path, bytes] = {}
     if settings.page is not None:
         progress(None, "drawing")
@@ -114,7 +127,11 @@ def show_files(
             from collc.application.design.design_pages import design_section
 
             sections += map(design_section, designs)
-        counts = [(len(subjects), "schedule"), (len(designs), "design")]
+        if fallbacks:
+            from collc.application.show.fallback_page import fallback_section
+
+            sections += map(fallback_section, fallbacks)
+        counts = [(len(subjects), "schedule"), (len(designs), "design"), (len(fallbacks), "network")]
         subtitle = phrase(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
         title = in_short([path.name for path in paths])
         texts[settings.page] = report_page(title, sections, subtitle).encode()
@@ -123,7 +140,7 @@ def show_files(
             raise UsageError(
                 Diagnostic("U0135", "a single picture is of one file", hint="give one, or no --svg, --png")
             )
-        picture = _picture(paths[0], subjects, designs, settings)
+        picture = _picture(paths[0], shown, settings)
         if settings.svg is not None:
             texts[settings.svg] = picture.file(settings.theme).encode()
         if settings.png is not None:
@@ -133,28 +150,32 @@ def show_files(
     with open_draft("name another file with -o, --svg or --png") as draft:
         for written, text in texts.items():
             draft.new(written).write_bytes(text)
-        return Shown(tuple(subjects), tuple(designs), tuple(draft.publish()))
+        return Shown(*shown, tuple(draft.publish()))
 
 
 def _settings_for(path: Path, settings: ShowSettings) -> ShowSettings:
     """Those settings that concern one file of several: networks are for files without one, schedules for programs."""
     kind = kind_of(path)
     name = "" if kind is None else kind.name
-    if name in ("coll", "ten"):
+    if name in ("coll", "ten", "fallbacks"):
         settings = replace(settings, on=None, size=None)
     if name != "coll":
-        settings = replace(settings, schedule=None, design=None)
+        settings = replace(settings, schedule=settings.schedule if name == "fallbacks" else None, design=None)
     if name != "coll" and settings.on is None:
         settings = replace(settings, definitions=dict[str, str]())
     return settings
 
 
-def _picture(
-    path: Path, subjects: Sequence[Subject], designs: Sequence[DesignSubject], settings: ShowSettings
-) -> Picture:
+def _picture(path: Path, shown: Subjects, settings: ShowSettings) -> Picture:
     """The one picture. Raises UsageError U0107 if several schedules have it, U0136 if nothing can be drawn."""
     kind = PICTURE_KINDS[settings.picture]
-    if kind.of == "design":
+    subjects, designs, fallbacks = shown
+    if kind.of == "fallbacks":
+        if len(fallbacks) != 1 or (len(fallbacks[0].schedules) != 1 and kind.name != "classes"):
+            message = f"a picture '{kind.name}' shows the fallbacks of one schedule, which 'collc compile' writes"
+            raise UsageError(Diagnostic("U0136", message, hint="give fallbacks.json, and --schedule NAME"))
+        drawn, reason, hint = fallbacks[0], "", ""
+    elif kind.of == "design":
         if len(designs) != 1:
             message = f"{path} has {plural(len(designs), 'design')}, and a picture '{kind.name}' shows one"
             raise UsageError(Diagnostic("U0136", message, hint="choose one with --design NAME" if designs else ""))
@@ -173,10 +194,6 @@ def _picture(
     return picture
 
 
-Subjects = tuple[tuple[Subject, ...], tuple["DesignSubject", ...]]
-"""The schedules of a file, or the file itself, and the designs of a program."""
-
-
 def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
     """The schedule of a `.ten` file, with its checks."""
     from collc.application.verify.file_verification import Expectation, verify_module
@@ -187,7 +204,7 @@ def ten_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subj
     module = read_module(path)
     checked = verify_module(module, Expectation(), path)
     compared = progress if settings.needs_alternatives else None
-    return (subject_of_schedule(module, checked, module.network, compared),), ()
+    return Subjects((subject_of_schedule(module, checked, module.network, compared),))
 
 
 def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
@@ -211,14 +228,21 @@ def runtime_file_subjects(path: Path, settings: ShowSettings, progress: Progress
 
         chosen = {name: getattr(settings, name) for name in ("on", "size", "profile", "definitions")}
         use = use_of_simulation(simulate_file(path, SimulationSettings(**chosen)).simulation)
-    return (subject_of_program(path, checked, threadblocks, use, settings.size),), ()
+    return Subjects((subject_of_program(path, checked, threadblocks, use, settings.size),))
 
 
-def _check_settings(path: Path, settings: ShowSettings, *, own_network: bool = False, program: bool = False) -> None:
-    """Raise UsageError U0131, U0134 or U0135 for settings that do not fit the kind of the file."""
+def _check_settings(
+    path: Path, settings: ShowSettings, *, own_network: bool = False, program: bool = False, schedules: bool = False
+) -> None:
+    """Raise UsageError U0131, U0134 or U0135 for settings that do not fit the kind of the file.
+
+    own_network: whether it has one. program: whether it is a program. schedules: whether it has several of them.
+    """
     if own_network and settings.on is not None:
         raise UsageError(Diagnostic("U0131", f"{path} has a network of its own: --on is for others"))
     given = {"--schedule": settings.schedule, "--design": settings.design, "-D": settings.definitions or None}
+    if schedules:
+        del given["--schedule"]
     option = next((name for name, value in given.items() if value is not None), None)
     if not program and option is not None and not (option == "-D" and settings.on is not None):
         raise UsageError(Diagnostic("U0135", f"{option} is for programs, and {path} is a compiled file"))
@@ -241,7 +265,16 @@ def program_subjects(path: Path, settings: ShowSettings, progress: Progress) -> 
         raise UsageError(Diagnostic("U0136", f"{path} has no schedule: there is nothing to show", hint=hint))
     subjects = tuple(_schedule_subjects(schedules, settings, progress))
     progress(None, "solving designs")
-    return subjects, tuple(design_subject(design) for design in designs)
+    return Subjects(subjects, tuple(design_subject(design) for design in designs))
+
+
+def index_subjects(path: Path, settings: ShowSettings, progress: Progress) -> Subjects:
+    """The networks of an index of fallbacks. Raises as `fallback_subjects`."""
+    from collc.application.show.fallback_page import fallback_subjects
+
+    _check_settings(path, settings, own_network=True, schedules=True)
+    progress(None, "simulating long runs")
+    return Subjects(fallbacks=fallback_subjects(path, settings.schedule))
 
 
 def _schedule_subjects(

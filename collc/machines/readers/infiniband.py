@@ -114,7 +114,7 @@ class _Cables:
                     by_driver[text] = None
                 host, *words = text.split() or [guid]  # "node01 mlx5_0", "node01 HCA-1"
                 attachments.append(
-                    Attachment(host, words[0] if words else f"port{number}", named[switches[0][0]], rate)
+                    Attachment(host, words[0] if words else f"port{number}", named[switches[0][0]], rate, _hex_of(guid))
                 )
             else:
                 self.dropped["cables between two hosts"] = None
@@ -137,6 +137,12 @@ class _Cables:
                     name = self.records[guid].description
                     message = f"port {port} of {name} has two cables: here and in line {known}"
                     raise flaw(message, line_span(self.source, line), "are there two devices of one name?")
+
+
+def _hex_of(guid: str) -> str:
+    """The digits of H-2c5eab0300b87b50; "" for a name in its place."""
+    digits = guid.rpartition("-")[2].removeprefix("0x")
+    return digits if re.fullmatch(r"[0-9a-fA-F]{16}", digits) else ""
 
 
 def read_ibnetdiscover(source: SourceFile, _options: ImportOptions) -> Fabric:

@@ -97,7 +97,7 @@ def read_nccl(source: SourceFile, options: ImportOptions) -> Hosts:
 def _visit(reader: _Reader, element: Element, host: str, path: tuple[Hop, ...]) -> None:
     """Collects GPUs and NICs below an element. path: from its parent up to the CPU; its first rate is still open."""
     if element.tag == "nic":
-        _nic(reader, element, host, path)
+        _nic(reader, element, host, path, "")
         return
     if element.tag == "pcilink":
         reader.notes.append("links between PCIe switches (pcilink) are left out")
@@ -126,7 +126,10 @@ def _visit(reader: _Reader, element: Element, host: str, path: tuple[Hop, ...]) 
         bridge = bus if number == 1 else f"{bus}#{number}"
         up = ((bridge, Fraction(0)), *up)
     for child in below:
-        _visit(reader, child, host, up)
+        if child.tag == "nic":
+            _nic(reader, child, host, up, bus)
+        else:
+            _visit(reader, child, host, up)
 
 
 def _pcie_rate(reader: _Reader, element: Element) -> Fraction:
@@ -245,7 +248,8 @@ def _link_rate(reader: _Reader, gpu: Element | None) -> Fraction:
     return nvlink_rate(MODELS[reader.options.gpu])
 
 
-def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> None:
+def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...], bus: str) -> None:
+    """Collects the NICs of an element. bus: the address of the device that has it; "" if there is none."""
     if not nic.children:
         rate = next((rate for _, rate in path if rate), Fraction(16 * _LANES["8"], 80) * GIGA)
         silent = reader.silent_nics[host]
@@ -263,7 +267,7 @@ def _nic(reader: _Reader, nic: Element, host: str, path: tuple[Hop, ...]) -> Non
         card = net.get("guid") or name
         if not path[0][1]:  # right below a CPU
             path = ((path[0][0], rate), *path[1:])
-        reader.nics[host].setdefault(card, []).append(HostNic(name, path, rate))
+        reader.nics[host].setdefault(card, []).append(HostNic(name, path, rate, bus))
 
 
 def _host(reader: _Reader, host: str) -> Host:
@@ -277,7 +281,7 @@ def _host(reader: _Reader, host: str) -> Host:
     nics: list[HostNic] = []
     for ports in reader.nics[host].values():  # of one card
         rate = sum((port.rate or Fraction(0) for port in ports), Fraction(0))
-        nics.append(HostNic("+".join(port.label for port in ports), ports[0].path, rate))
+        nics.append(HostNic("+".join(port.label for port in ports), ports[0].path, rate, ports[0].address))
     nics = nics or reader.silent_nics[host]
     if reader.options.nvlink == "dgx1" and not any(gpu.switch_links or gpu.peers for gpu in gpus):
         gpus = with_mesh(gpus)

@@ -80,9 +80,10 @@ def slowdown_note(program: Program, found: Quality) -> str:
             "sizes have a larger common divisor"
         )
     elif found.fullest_pair > enough:
+        packets = " or 'protocol: \"LL\"', whose connections hold 8" if program.protocol is Protocol.SIMPLE else ""
         cause = (
             f"a connection holds {in_flight} messages, and even on all channels those of two GPUs take "
-            f"{format_time(found.fullest_pair)}; use larger chunks, 'sizes' that end earlier{_more_in_flight(program)}"
+            f"{format_time(found.fullest_pair)}; use larger chunks, 'sizes' that end earlier{packets}"
         )
     elif any(len(message.path) > 1 for message in program.messages):
         cause = (
@@ -95,10 +96,6 @@ def slowdown_note(program: Program, found: Quality) -> str:
             "allow more 'channels', or use larger chunks"
         )
     return f"MSCCL: the program takes {longer(found.replay, found.schedule)} than its schedule: {cause}"
-
-
-def _more_in_flight(program: Program) -> str:
-    return " or 'protocol: \"LL\"', whose connections hold 8" if program.protocol is Protocol.SIMPLE else ""
 
 
 def quality(program: Program, module: Module) -> Quality:

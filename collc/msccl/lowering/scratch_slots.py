@@ -12,7 +12,7 @@ import numpy as np
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.msccl.options import Profile
-from collc.msccl.program import Gpu, Moment, Program, Slot, Step, Threadblock
+from collc.msccl.program import Gpu, Moment, Program, Slot, Step
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ def _allocate(program: Program, gpu: Gpu) -> Gpu:
 def _blocks(program: Program, gpu: Gpu) -> list[ScratchBlock]:
     """All blocks in order of their first write. Raises CheckFailed M0108 if one is read that no step writes."""
     found: dict[int, ScratchBlock] = {}
-    for step in sorted(_steps(gpu.threadblocks), key=lambda step: step.when):
+    for step in sorted((step for tb in gpu.threadblocks for step in tb.steps), key=lambda step: step.when):
         if step.dst is not None and step.dst.buffer == "s" and step.dst.offset not in found:
             block = ScratchBlock(step.dst.offset, step.count, step.when, 0)
             found.update({step.dst.offset + k: block for k in range(step.count)})
@@ -56,10 +56,6 @@ def _blocks(program: Program, gpu: Gpu) -> list[ScratchBlock]:
                 block.free = max(block.free, done, step.when[0])
     unique = {id(block): block for block in found.values()}
     return sorted(unique.values(), key=lambda block: block.begin)
-
-
-def _steps(threadblocks: tuple[Threadblock, ...]) -> list[Step]:
-    return [step for tb in threadblocks for step in tb.steps]
 
 
 def allocate_blocks(blocks: list[ScratchBlock], *, at_once: bool) -> tuple[dict[int, int], int]:

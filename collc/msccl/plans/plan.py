@@ -367,7 +367,10 @@ def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:
     else:
         routes = routes_of(program, node, options.same_offsets)
         gpus = [gpu.as_json(inputs, outputs) for gpu in gpu_plans(program, routes)]
-    low, high = _sizes(program, options, [inputs, outputs, *(_room(gpu, options) for gpu in gpus)])
+    buffers = (
+        4 if options.protocol is Protocol.LL else 1
+    )  # packets take twice as much, and there are two buffers of them
+    low, high = _sizes(program, options, [inputs, outputs, *(gpu["scratch_chunks"] * buffers for gpu in gpus)])
     return {
         "name": program.name.replace(" ", "_"),
         "collective": program.collective.coll,
@@ -379,11 +382,6 @@ def _plan(program: Program, options: MscclOptions, node: Sequence[int]) -> Json:
         "max_message_size": high,
         "gpus": gpus,
     }
-
-
-def _room(gpu: Json, options: MscclOptions) -> int:
-    """The chunks of the scratch of a GPU; packets take twice as much, and there are two buffers of them."""
-    return gpu["scratch_chunks"] * (4 if options.protocol is Protocol.LL else 1)
 
 
 def _sizes(program: Program, options: MscclOptions, chunks: list[int]) -> tuple[int, int]:

@@ -81,8 +81,11 @@ def given_attributes(node: Attributed, frame: Frame, evaluator: Evaluator) -> di
     return {name: value for name, value in data.items() if value is not None}
 
 
-def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator) -> tuple[str, ...]:
-    """The labels of `count` devices or copies; () if none are given. `host[1-4]` stands for four labels.
+def labels_of(
+    node: Expr | None, count: int, frame: Frame, evaluator: Evaluator, last: int | None = None
+) -> tuple[str, ...]:
+    """The labels of `count` devices or copies; () if none are given. `host[1-4]` stands for four labels. last: another
+    number of labels that may be given.
 
     Raises SourceError E0329 if there are more or fewer.
     """
@@ -106,7 +109,7 @@ def labels_of(node: Expr | None, count: int, frame: Frame, evaluator: Evaluator)
             raise fail("E0329", f"{error}, but there must be {plural(count, 'label')}", node.span) from None
         if len(labels) > count:
             break
-    if len(labels) != count:
+    if len(labels) not in (count, last):
         given = f"more than {plural(count, 'label')}" if len(labels) > count else plural(len(labels), "label")
         hint = "one for each device or copy, the last index counting fastest"
         raise fail("E0329", f"{given}, but there must be {count}", node.span, hint=hint)

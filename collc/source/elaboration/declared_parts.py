@@ -29,7 +29,7 @@ def declared_rows(
     limits.check_count("iterations", count, node.span)
     columns = [as_rows(_variable(clause, frame), frame).data.tolist() for clause in node.clauses]
     keys = [*zip(*columns, strict=True)] if columns else [()]
-    labels = labels_of(node.labels, count, outer, evaluator) or [""] * count
+    labels = _labels(node, columns[-1] if columns else [0], outer, evaluator)
     rows: list[PartRow] = [([], [], label) for label in labels]
     for part in node.parts:
         if isinstance(part, ex.RemovedLink):
@@ -40,6 +40,18 @@ def declared_rows(
         for row, devices in zip(rows, _devices(evaluator, home, part.device, frame, count), strict=True):
             row[0].extend(devices)
     return dict(zip(keys, rows, strict=True))
+
+
+def _labels(node: s.PartDeclaration, last: list[int], frame: Frame, evaluator: Evaluator) -> list[str]:
+    """A label for each part, given for each, or once for the last indices of all. last: the last index of each part.
+
+    Raises SourceError.
+    """
+    count = len({*last})
+    repeats = len(last) // max(count, 1)
+    inner = count if last == last[:count] * repeats else None
+    labels = labels_of(node.labels, len(last), frame, evaluator, inner)
+    return [*labels] * (len(last) // len(labels)) if labels else [""] * len(last)
 
 
 def _variable(clause: ex.ForClause, frame: Frame) -> Value:

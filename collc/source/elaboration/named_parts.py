@@ -215,7 +215,15 @@ class PartNames:
                 names = {network.real_name(device).rpartition("/")[0] for device in devices}
                 return Part(chosen.name, devices, label=names.pop() if len(names) == 1 else "")
             case DeclaredParts():
-                return replace(self._rows(chosen)[index], name=chosen.name)
+                part = self._rows(chosen)[index]
+                return replace(part, name=chosen.name, label=self._on_host(part))
+
+    def _on_host(self, part: Part) -> str:
+        """The label of a part with the host of its NPUs, if labels say it, as that of a device in a copy."""
+        ends = (*part.devices, *(device for pair in part.links for device in pair))
+        npus = (device for device in ends if device < self._network.npu_count)
+        hosts = {self._network.real_name(npu).rpartition("/")[0] for npu in npus} - {""}
+        return f"{hosts.pop()}/{part.label}" if len(hosts) == 1 and part.label and "/" not in part.label else part.label
 
     def _rows(self, chosen: _Chosen) -> dict[Index, Part]:
         """The parts that a statement declares, by index, in the numbers of the network."""
@@ -272,6 +280,7 @@ def _each_cable(network: Network) -> list[Part]:
             f"{network.device_name(a)} <-> {network.device_name(b)}",
             (),
             tuple(pair for pair in ((a, b), (b, a)) if pair in ends),
+            " <-> ".join(names) if all(names := [network.real_name(a), network.real_name(b)]) else "",
         )
         for a, b in pairs
     ]

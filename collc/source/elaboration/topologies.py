@@ -110,9 +110,13 @@ class TopologyBuilder:
             case s.Use():
                 return self.use(statement, frame)
             case s.PartDeclaration(name=name):
+                rows = name.span, partial(declared_rows, statement, self.evaluator, frame)
+                known = self.entries.get(name.name)
+                if isinstance(known, DeclaredParts) and frame.rows is None:
+                    known.evaluate.append(rows)
+                    return None
                 self.once([name.name], name.span, "part", frame)
-                rows = partial(declared_rows, statement, self.evaluator, frame)
-                self.entries[name.name] = DeclaredParts(name.name, rows)
+                self.entries[name.name] = DeclaredParts(name.name, [rows])
                 return None
             case _:
                 raise AssertionError(statement)  # the grammar has no other

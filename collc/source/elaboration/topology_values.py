@@ -50,14 +50,14 @@ PartRow = tuple[list[int], list[tuple[int, int]], str]
 
 @dataclass(eq=False)
 class DeclaredParts:
-    """The parts that a `part` statement declares.
+    """The parts that the `part` statements of a name declare.
 
-    evaluate: the parts by index, in the numbers of the topology that declares them; called if they are used, since most
-    are not. home: that topology, once it is complete.
+    evaluate: for each statement its place, and the parts by index, in the numbers of the topology that declares them;
+    called if they are used, since most are not. home: that topology, once it is complete.
     """
 
     name: str
-    evaluate: Callable[[Topology], dict[tuple[int, ...], PartRow]]
+    evaluate: list[tuple[Span, Callable[[Topology], dict[tuple[int, ...], PartRow]]]]
     home: Topology | None = None
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
@@ -66,7 +66,14 @@ class DeclaredParts:
     def rows(self) -> dict[tuple[int, ...], PartRow]:
         """The parts by index. Raises SourceError."""
         assert self.home is not None
-        return self.evaluate(self.home)
+        rows: dict[tuple[int, ...], PartRow] = {}
+        for span, evaluate in self.evaluate:
+            new = evaluate(self.home)
+            if twice := [index for index in new if index in rows]:
+                name = f"{self.name}[{', '.join(map(str, twice[0]))}]" if twice[0] else self.name
+                raise fail("E0205", f"'{name}' is declared twice", span)
+            rows |= new
+        return rows
 
 
 TopologyMember = DeviceArray | TopologyCopies | DeclaredParts
