@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, SourceFile
+from collc.base.diagnostics import Diagnostic, SourceFile, Span
 from collc.editor.completion import import_edit
 from collc.editor.references import Edit, apply_edits
 from collc.editor.uses import callee_parameters
@@ -75,12 +75,13 @@ def _proposals(programs: Workspace, path: Path, message: Diagnostic) -> Iterator
         return title, [Edit(path, start, end, text)]
 
     if near := re.search(r"did you mean '([^']+)'\?", hint):
-        for wrong in re.findall(r"'([^']+)'", message.message):
+        for wrong in re.findall(r"['\"]([^'\"]+)['\"]", message.message):
             if (place := span.text.find(wrong)) >= 0:
                 yield replacement(near[1], span.start + place, span.start + place + len(wrong))
     if module := re.search(r"add: import (std\.\w+)", hint):
         place, text = import_edit(programs, path, module[1])
         yield f"import {module[1]}", [Edit(path, place.start, place.end, text)]
+    yield from _around(programs, path, span, hint)
     if pair := re.search(r"with '(.)', not '(.)'", message.message):
         yield replacement(pair[1])
     if missing := re.search(r"an? '(.)' is missing before this", hint):
@@ -98,6 +99,20 @@ def _proposals(programs: Workspace, path: Path, message: Diagnostic) -> Iterator
             break
     if needs := re.search(r"also needs (.+)", message.message):
         yield from _missing_arguments(programs, path, message, re.split(r", | and ", needs[1]))
+
+
+def _around(programs: Workspace, path: Path, span: Span, hint: str) -> Iterator[Fix]:
+    """Another keyword before a place, or a statement at the end of the declaration around it."""
+    text = span.file.text
+    kind, written = re.match(r"write '(npu|switch) ", hint), re.search(r"\w+\s+\Z", text[: span.start])
+    if kind and written:
+        yield f"write '{kind[1]}'", [Edit(path, written.start(), span.start, f"{kind[1]} ")]
+    if statement := re.fullmatch(r"add: ((?!import).*[^.])", hint):
+        for node in programs.tree(path).statements:
+            if node.span.start <= span.start < node.span.end and node.span.text.endswith("}"):
+                end = node.span.end - 1
+                added = f"    {statement[1]}\n" if text[:end].endswith("\n") else f" {statement[1]} "
+                yield f"add {statement[1]}", [Edit(path, end, end, added)]
 
 
 def _missing_arguments(programs: Workspace, path: Path, message: Diagnostic, needed: list[str]) -> Iterator[Fix]:

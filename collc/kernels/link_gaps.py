@@ -75,7 +75,7 @@ def _open_link(at: Layout, memory: Memory, link: int) -> None:
         free = max(free, start + taken)
     memory[at.low + place], memory[at.high + place] = free, NEVER
     memory[at.table + 3 * link], memory[at.table + 3 * link + 1] = first, place + 1 - first
-    memory[at.table + 3 * link + 2] = 2 * (place + 1 - first) + 4
+    memory[at.table + 3 * link + 2] = 3 * (place + 1 - first) // 2 + 4
     if first:
         memory[at.size] = first + memory[at.table + 3 * link + 2]
 

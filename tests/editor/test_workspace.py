@@ -187,7 +187,7 @@ def with_random_edits(text: str, rng: Random) -> Iterator[str]:
         edited = text if rng.random() < 0.5 else edited
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [8, pytest.param(40, marks=pytest.mark.slow)])
 def test_after_any_edit_trees_and_messages_are_those_of_the_text(count: int) -> None:
     def in_detail(part: object) -> object:
         if isinstance(part, ex.Node):

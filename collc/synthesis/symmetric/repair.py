@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
 from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
@@ -410,11 +411,12 @@ class Repair:
         """What a kernel gives with enough room for the gaps of links. width: links of a route at most."""
         room = len(self.rows) * (self.count // 16 if compile_it else 8) + self.count
         while True:
+            require_for_search(16 * room, "gaps between transfers")
             layout, memory, size = self._memory(width, room, compile_it)
             result = kernel(layout, memory)
             if memory[size] <= room:
                 return result
-            room *= 8
+            room *= 4
 
     def _memory(self, width: int, room: int, compile_it: bool) -> tuple[Layout, Memory, int]:
         """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
