@@ -159,7 +159,7 @@ def test_one_shot_pays_up_to_smaller_sizes_on_more_gpus() -> None:
     """One step and (n - 1) S bytes against two steps and 2 (n - 1) / n S: equal for n = 2, then the later the more.
 
     In that order are vLLM's thresholds up to which it takes its own kernels: 64 MiB, 32 MiB, 512 and 256 KiB for 2, 4,
-    6 and 8 GPUs, as in its module all_reduce_utils.
+    6 and 8 GPUs (its table of custom All-Reduces).
     """
     crossings: list[int] = []
     for ranks in (2, 4, 6, 8):
