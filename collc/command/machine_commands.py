@@ -144,14 +144,25 @@ def tune_command(chosen: argparse.Namespace) -> Output:
 
 @command(
     "calibrate",
-    "fit the latency and bandwidth of a link to measurements of nccl-tests",
-    shared.RUNTIME_FILE.with_help("what sendrecv_perf or another test of nccl-tests printed; - for stdin"),
+    "fit the latency and bandwidth of a link, and what messages and launches cost, to measurements",
+    option(
+        "files FILE",
+        "what sendrecv_perf or another test of nccl-tests printed (mscclpp-test, or 'collc lab --json'); - for stdin; "
+        "several are fitted together",
+        Path,
+        nargs="+",
+    ),
     shared.OUTPUT.with_help("write the lets to this file (default: print them)"),
     option("--name", "the link class: the names of the lets begin with it", read.identifier_of, default="link"),
     option(
         "--collective",
         "the test (default: what the file says, else sendrecv)",
         choices=("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "alltoall"),
+    ),
+    option(
+        "--algorithm",
+        "how the test runs, to fit the launch and overhead too (default with several files: ring)",
+        choices=("ring", "two_shot", "one_shot"),
     ),
     option("--ranks N", "ranks of the test (default: those that the file lists)", read.number_from(2)),
     option(
@@ -171,12 +182,17 @@ def tune_command(chosen: argparse.Namespace) -> Output:
     shared.JSON,
 )
 def calibrate_command(chosen: argparse.Namespace) -> Output:
-    """`collc calibrate`: the latency and bandwidth of a link, as lets that programs import."""
+    """`collc calibrate`: the latency and bandwidth of a link, and what messages cost, as lets that programs import."""
     from collc.application.tune.calibration import CalibrationSettings, calibrate
+    from collc.application.tune.joint_fit import calibrate_jointly
     from collc.base.atomic_files import write_file
 
     settings = settings_of(CalibrationSettings, chosen, launch=round(chosen.launch * 1e12))
-    report = calibrate(chosen.file, settings)
+    files: list[Path] = chosen.files
+    if len(files) > 1 or files[0].suffix == ".json" or chosen.algorithm is not None:
+        report = calibrate_jointly(files, settings, chosen.algorithm or "ring")
+    else:
+        report = calibrate(files[0], settings)
     if chosen.output is None:
         return Output(report.as_json, text=report.program().rstrip("\n"), diagnostics=report.diagnostics)
     write_file(chosen.output, report.program())

@@ -322,9 +322,10 @@ def measure(build: Build) -> Build:
         raise too_long(request)
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
+    launch = module.network.launch
+    times = [launch + time for time in times]
     standards = [family.first.standard for family in module.demand.by_family.families]
     numbers = {None if standard is None else standard.chunks for standard in standards}
-    launch = module.network.launch
     report = replace(
         build.report,
         links=module.network.link_count,
@@ -333,7 +334,7 @@ def measure(build: Build) -> Build:
         steps=step_count(module, time_ps),
         time_ps=launch + time_ps,
         launch_ps=launch,
-        run_times_ps=tuple(launch + time for time in times) if len(times) > 1 else (),
+        run_times_ps=tuple(times) if len(times) > 1 else (),
         bound_ps=launch + bound.time,
         bound=bound.name + network_of_bound(request, module),
         ideal_ps=launch + ideal.time,

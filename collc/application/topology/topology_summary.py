@@ -23,7 +23,7 @@ from collc.graph.translations import find_translations
 from collc.source.host_lists import compressed_hosts
 from collc.synthesis.bounds import ideal_bound
 from collc.ten.arrays import Int32Array
-from collc.ten.endpoint import least
+from collc.ten.endpoint import Endpoint, least
 from collc.ten.limited import link_rates
 from collc.ten.network import LinkKind, Network
 
@@ -180,9 +180,11 @@ def summary_of(network: Network, name: str) -> TopologySummary:
     facts: list[tuple[str, str]] = []
     for row, kind in enumerate(network.endpoint_kinds):
         count = int((network.endpoint == row).sum())
-        if count and kind.is_limited:
+        if count and kind != Endpoint():
             rates = (("inject", kind.inject), ("eject", kind.eject), ("memory", kind.memory))
             said = [f"{name} {shown_rate(rate)}" for name, rate in rates if rate is not None]
+            times = (("overhead", kind.overhead), ("launch", kind.launch))
+            said += [f"{name} {format_time(time)}" for name, time in times if time]
             mode = f" ({kind.mode})" if kind.memory is not None else ""
             facts.append(("limits of NPUs", f"{', '.join(said)}{mode}: {count} of {network.npu_count}"))
     translations = find_translations(network)
