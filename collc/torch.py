@@ -40,9 +40,6 @@ NPU = "COLLC_NPU"
 DEVICES = ("cpu", "cuda")
 """Types of devices whose tensors schedules take."""
 
-_MOST_PREPARED = 256
-"""Small calls of different lengths whose memory is kept, the last ones of a group."""
-
 _REDUCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     dist.ReduceOp.SUM: torch.add,
     dist.ReduceOp.AVG: torch.add,
@@ -377,7 +374,7 @@ class ScheduledGroup(dist.ProcessGroup):
         if prepared is None:
             prepared = self._prepare(call, small=small)
             if small:
-                if len(self._prepared) == _MOST_PREPARED:
+                if len(self._prepared) == 256:  # calls of ever new lengths would take ever more memory
                     del self._prepared[next(iter(self._prepared))]
                 self._prepared[what] = prepared
         self._run_rounds(prepared, call)

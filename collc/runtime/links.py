@@ -29,9 +29,6 @@ _HEADER: Final = struct.Struct("<qq")
 _TIME: Final = struct.Struct("@ll")
 """A time for the system: seconds and microseconds."""
 
-_LONGEST: Final = 2_000_000
-"""Seconds for which the system waits at most, as `poll` counts milliseconds in 32 bits."""
-
 _MOST_BUFFERS: Final = os.sysconf("SC_IOV_MAX")
 """Buffers in one call of the system."""
 
@@ -90,7 +87,8 @@ class Links:
 
     def __init__(self, store: Store, rank: int, ranks: int, host: str, seconds: float) -> None:
         """host: the address at which this rank listens. seconds: the longest time in which nothing moves."""
-        self._store, self._rank, self._seconds = store, rank, min(seconds, _LONGEST)
+        self._store, self._rank = store, rank
+        self._seconds: float = min(seconds, 2**31 // 1000)  # poll takes no more milliseconds
         self._listener: socket.socket = socket.create_server((host, 0), backlog=ranks)
         token = secrets.token_bytes(16)
         self._entrance: Entrance = Entrance(self._listener, token, {peer: peer for peer in range(rank + 1, ranks)})

@@ -137,7 +137,7 @@ def test_a_call_that_is_broken_off_ends_the_group():
 
 
 def test_the_memory_of_small_calls_is_bounded():
-    from collc import torch as backend
+    from collc.torch import ScheduledGroup
 
     class Group:
         _failed, _prepared = None, {}
@@ -147,10 +147,10 @@ def test_the_memory_of_small_calls_is_bounded():
     class Call:
         name = reduction = divides = None
 
-    for length in range(backend._MOST_PREPARED + 10):
+    for length in range(300):
         Call.given = Call.taken = torch.empty(length)
-        backend.ScheduledGroup._execute(Group(), Call())
-    assert len(Group._prepared) == backend._MOST_PREPARED
+        ScheduledGroup._execute(Group(), Call())
+    assert len(Group._prepared) == 256
 
 
 def test_the_example(tmp_path):
