@@ -237,6 +237,16 @@ def test_several_files_are_shown_side_by_side(files: Path) -> None:
     assert sorted(set(names) & set(clips)) == sorted(name for name in clips if name in names)  # none is there twice
 
 
+def test_files_of_one_name_are_shown_with_their_folders(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "later").mkdir()
+    later = tmp_path / "later" / "gather.ten"
+    later.write_bytes((files / "gather.ten").read_bytes())
+    assert main(["show", str(files / "gather.ten"), str(later), "-o", "two.html"]) == 0
+    tree = html.fromstring(Path("two.html").read_bytes())
+    tabs = [tab.text_content() for tab in tree.xpath("//*[@aria-label='schedules']/*[@role='tab']")]
+    assert tabs == ["Side by side", f"gather of {files / 'gather.ten'}", f"gather of {later}"]
+
+
 def test_files_without_a_network_are_compared_by_their_checks(files: Path) -> None:
     assert main(["show", str(files / "gather.xml"), str(files / "gather.ten"), "-o", "two.html"]) == 0
     first = html.fromstring(Path("two.html").read_bytes()).get_element_by_id("s0")

@@ -111,10 +111,12 @@ def show_files(
     each: list[Subjects] = [
         call_for(path, "show", _settings_for(path, settings) if several else settings, progress) for path in paths
     ]
+    names = [path.name for path in paths]
+    names = [path.name if names.count(path.name) == 1 else str(path) for path in paths]
     subjects = tuple(
-        replace(subject, name=f"{subject.name} of {path.name}") if several and subject.name != path.name else subject
-        for path, own in zip(paths, each, strict=True)
-        for subject in own.schedules
+        replace(one, name=name if one.name == path.name else f"{one.name} of {name}") if several else one
+        for path, name, own in zip(paths, names, each, strict=True)
+        for one in own.schedules
     )
     designs = tuple(design for own in each for design in own.designs)
     fallbacks = tuple(subject for own in each for subject in own.fallbacks)
@@ -133,7 +135,7 @@ def show_files(
             sections += map(fallback_section, fallbacks)
         counts = [(len(subjects), "schedule"), (len(designs), "design"), (len(fallbacks), "network")]
         subtitle = phrase(plural(count, noun) for count, noun in counts if count) if len(sections) > 1 else ""
-        title = in_short([path.name for path in paths])
+        title = in_short(names)
         texts[settings.page] = report_page(title, sections, subtitle).encode()
     if settings.svg is not None or settings.png is not None:
         if several:
