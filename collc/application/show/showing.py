@@ -114,9 +114,11 @@ def show_files(
     names = [path.name for path in paths]
     names = [path.name if names.count(path.name) == 1 else str(path) for path in paths]
     subjects = tuple(
-        replace(one, name=name if one.name == path.name else f"{one.name} of {name}") if several else one
+        subject
+        if not several
+        else replace(subject, name=name if subject.name == path.name else f"{subject.name} of {name}")
         for path, name, own in zip(paths, names, each, strict=True)
-        for one in own.schedules
+        for subject in own.schedules
     )
     designs = tuple(design for own in each for design in own.designs)
     fallbacks = tuple(subject for own in each for subject in own.fallbacks)
