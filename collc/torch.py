@@ -278,7 +278,7 @@ class ScheduledGroup(dist.ProcessGroup):
         self._end_all(f"rank {self._rank} aborted the group")
         self.inner.abort()
 
-    def _fail(self, call: _Call, number: int, rounds: int, error: Exception) -> ScheduleError:
+    def _fail(self, call: _Call, number: int, rounds: int, error: BaseException) -> ScheduleError:
         """End the group after an error in a round."""
         place = f"{call.program.coll} of {call.name}, round {number} of {rounds}"
         return self._end_all(f"rank {self._rank} ({call.program.npus[self._rank]}), {place}: {error}")
@@ -374,6 +374,8 @@ class ScheduledGroup(dist.ProcessGroup):
         if prepared is None:
             prepared = self._prepare(call, small=small)
             if small:
+                if len(self._prepared) == 256:  # calls of ever new lengths would take ever more memory
+                    del self._prepared[next(iter(self._prepared))]
                 self._prepared[what] = prepared
         self._run_rounds(prepared, call)
 
@@ -402,13 +404,16 @@ class ScheduledGroup(dist.ProcessGroup):
         for number, (exchange, works) in enumerate(prepared.rounds):
             try:
                 exchange()
-            except (BrokenLink, RuntimeError) as error:
-                raise self._fail(call, number + 1, len(prepared.rounds), error) from error
-            for target, first, second in works:
-                if second is None:
-                    target.copy_(first)
-                else:
-                    call.reduction(first, second, out=target)
+                for target, first, second in works:
+                    if second is None:
+                        target.copy_(first)
+                    else:
+                        call.reduction(first, second, out=target)
+            except BaseException as error:  # Ctrl-C too, or else later calls would find messages of this one
+                failure = self._fail(call, number + 1, len(prepared.rounds), error)
+                if isinstance(error, Exception):
+                    raise failure from error
+                raise
         if call.divides:
             _divide(buffers.target, self._size)
         buffers.store(call.taken)

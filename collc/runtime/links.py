@@ -15,12 +15,13 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
 from collc.runtime.rounds import Message, Round, Rows
-from collc.runtime.tcp import AT_ONCE, GREETING, LinkError, Route, accept, connect
+from collc.runtime.tcp import AT_ONCE, GREETING, Entrance, LinkError, Route, connect
 
 _HEADER: Final = struct.Struct("<qq")
 """Before the messages of a frame: what the call and the round are, and the bytes of the messages."""
@@ -86,13 +87,14 @@ class Links:
 
     def __init__(self, store: Store, rank: int, ranks: int, host: str, seconds: float) -> None:
         """host: the address at which this rank listens. seconds: the longest time in which nothing moves."""
-        self._store, self._rank, self._seconds = store, rank, seconds
-        self._later: dict[int, int] = {peer: peer for peer in range(rank + 1, ranks)}
+        self._store, self._rank = store, rank
+        self._seconds: float = min(seconds, 2**31 // 1000)  # poll takes no more milliseconds
         self._listener: socket.socket = socket.create_server((host, 0), backlog=ranks)
-        self._token: bytes = secrets.token_bytes(16)
+        token = secrets.token_bytes(16)
+        self._entrance: Entrance = Entrance(self._listener, token, {peer: peer for peer in range(rank + 1, ranks)})
         self._link_of: dict[int, socket.socket] = {}
         port = self._listener.getsockname()[1]
-        store.set(f"links/{rank}", f"{host} {port} {self._token.hex()}")
+        store.set(f"links/{rank}", f"{host} {port} {token.hex()}")
 
     def connect(self, peers: Collection[int]) -> None:
         """Connect to peers, which connect to this rank likewise. Of two, the higher rank calls the lower one.
@@ -110,14 +112,15 @@ class Links:
         deadline = time.monotonic() + self._seconds
         while missing := [peer for peer in peers if peer not in self._link_of]:
             try:
-                self._add(*accept(self._listener, self._token, self._later, deadline))
+                self._add(*self._entrance.accept(deadline))
             except LinkError as error:
                 raise BrokenLink(min(missing), receives=True, reason="it did not connect in time") from error
 
     def _add(self, peer: int, link: socket.socket) -> None:
         link.setblocking(True)  # calls that must not wait say so
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIME.pack(int(self._seconds), 0))
+        wait = _TIME.pack(*divmod(max(1, int(1e6 * self._seconds)), 1_000_000))
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
         self._link_of[peer] = link
 
     def frames(self, rows: Rows, step: Round, about: int) -> Callable[[], None]:
@@ -171,8 +174,10 @@ class Links:
         return [peer_of[number] for number, _ in ready]
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections, also while another thread waits at one."""
         for link in (self._listener, *self._link_of.values()):
+            with suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
             link.close()
 
 

@@ -8,8 +8,9 @@ import struct
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,8 +159,9 @@ class TcpTransport:
                     raise LinkError(f"the connection to rank {receiver} failed: {error}") from error
                 self._out[row] = _Outgoing(prepare(link))
         row_of = {number: row for row, (number, _, receiver) in enumerate(self._ends) if receiver == self._rank}
+        entrance = Entrance(listener, token, row_of)
         while len(self._into) < len(row_of):
-            row, link = accept(listener, token, row_of, deadline)
+            row, link = entrance.accept(deadline)
             self._into[row] = _Incoming(prepare(link), program, self._ends[row][0], self.moments)
             self._selector.register(link, selectors.EVENT_READ, row)
 
@@ -228,30 +230,48 @@ def prepare(link: socket.socket) -> socket.socket:
     return link
 
 
-def accept(listener: socket.socket, token: bytes, row_of: dict[int, int], deadline: float) -> tuple[int, socket.socket]:
-    """(row, socket) of the next connection that shows the token; others are closed. Raises LinkError at the deadline.
+class Entrance:
+    """Where connections come in. One that says nothing keeps no other one waiting."""
 
-    row_of: by what the connection says after the token.
-    """
-    while (left := deadline - time.monotonic()) > 0:
-        listener.settimeout(left)
-        try:
-            link, _ = listener.accept()
-            link.settimeout(max(0.01, deadline - time.monotonic()))
-            shown, number = GREETING.unpack(_read(link, GREETING.size))
-        except (OSError, EOFError):
-            continue
-        if shown == token and number in row_of:
-            return row_of[number], link
+    def __init__(self, listener: socket.socket, token: bytes, row_of: Mapping[int, int]) -> None:
+        """row_of: by what a connection says after the token."""
+        self._listener, self._token, self._row_of = listener, token, row_of
+        self._strangers: deque[socket.socket] = deque()
+        self._selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def accept(self, deadline: float) -> tuple[int, socket.socket]:
+        """(row, socket) of the next connection that shows the token; others are closed. Raises LinkError at the
+        deadline, and if the listener is closed.
+        """
+        while (left := deadline - time.monotonic()) > 0 and self._listener.fileno() >= 0:
+            for key, _ in self._selector.select(min(left, 1)):  # another thread may close the listener just before
+                if key.fileobj is self._listener:
+                    self._let_in()
+                elif (arrived := self._greet(cast("socket.socket", key.fileobj))) is not None:
+                    return arrived
+        raise LinkError("a rank that sends to this one did not connect in time")
+
+    def _let_in(self) -> None:
+        """Accept a connection, in the place of the one that has been silent for longest if there are too many."""
+        with suppress(OSError):
+            link, _ = self._listener.accept()
+            link.setblocking(False)
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING.size)  # ready with all of the greeting
+            self._selector.register(link, selectors.EVENT_READ)
+            self._strangers.append(link)
+        if len(self._strangers) > len(self._row_of) + 16:
+            self._selector.unregister(self._strangers[0])
+            self._strangers.popleft().close()
+
+    def _greet(self, link: socket.socket) -> tuple[int, socket.socket] | None:
+        """(row, socket) of a connection that shows the token; None if it is closed since it does not."""
+        self._selector.unregister(link)
+        self._strangers.remove(link)
+        with suppress(OSError, struct.error):
+            shown, number = GREETING.unpack(link.recv(GREETING.size))
+            if shown == self._token and number in self._row_of:
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+                return self._row_of[number], link
         link.close()
-    raise LinkError("a rank that sends to this one did not connect in time")
-
-
-def _read(link: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = link.recv(count - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
+        return None

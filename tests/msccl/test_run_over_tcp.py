@@ -129,10 +129,10 @@ def test_connections_to_different_ranks_share_ports_of_the_sender():
     """In a namespace with 20 ports for senders: 40 connections to four receivers."""
     code = """
 import socket
-from collc.runtime.tcp import Route, _connect
+from collc.runtime.tcp import Route, connect
 open("/proc/sys/net/ipv4/ip_local_port_range", "w").write("40000 40019")
 listeners = [socket.create_server(("127.0.0.1", port)) for port in range(5000, 5004)]
-links = [_connect(Route("127.0.0.1", 5000 + number % 4, "", 0), 1.0) for number in range(40)]
+links = [connect(Route("127.0.0.1", 5000 + number % 4, "", 0), 1.0) for number in range(40)]
 print(len(links))
 """
     command = [*NPU_COMMAND, "sh", "-c", 'ip link set lo up && exec "$0" "$@"', sys.executable, "-c", code]

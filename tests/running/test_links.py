@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable
 from queue import Queue
 
 import pytest
 
-from collc.runtime.links import BrokenLink, Links
+from collc.runtime.links import BrokenLink, Frame, Links
 from collc.runtime.rounds import Message, RankRounds, Round, Rows
-from collc.runtime.tcp import AT_ONCE
+from collc.runtime.tcp import AT_ONCE, GREETING
 
 
 class Store:
@@ -88,8 +90,8 @@ def test_a_rank_that_stops(size):
     assert "rank 1" in str(lost)
 
 
-@pytest.mark.parametrize("size", [4, 8 << 20])
-def test_a_rank_that_is_silent(size):
+@pytest.mark.parametrize(("size", "seconds"), [(4, 0.5), (4, 1), (8 << 20, 1)])
+def test_a_rank_that_is_silent(size, seconds):
     ended = threading.Event()
 
     def do(rank: int, links: Links) -> object:
@@ -101,7 +103,54 @@ def test_a_rank_that_is_silent(size):
         finally:
             ended.set()
 
-    assert on_ranks(2, do, seconds=1) == ["it waits for a message from rank 1: nothing moved for 1 seconds", True]
+    said = f"it waits for a message from rank 1: nothing moved for {seconds} seconds"
+    assert on_ranks(2, do, seconds=seconds) == [said, True]
+
+
+def test_a_time_out_of_years():
+    def do(rank: int, links: Links) -> bytes:
+        return exchange(rank, links, [1 - rank], 8 << 20)[:1]
+
+    assert on_ranks(2, do, seconds=1e8) == [b"\1", b"\0"]
+
+
+@pytest.mark.parametrize("does", ["exchange", "connect"])
+def test_a_group_that_another_thread_ends(does):
+    """Both ranks wait for a message, or rank 0 for a connection, when rank 0 closes."""
+
+    def do(rank: int, links: Links) -> object:
+        if does == "connect" and rank:
+            return None
+        if does == "exchange":
+            links.connect([1 - rank])
+        if not rank:
+            threading.Timer(0.2, links.close).start()
+        if does == "connect":
+            return links.connect([1])
+        frame = Frame(1 - rank, links._link_of[1 - rank], [memoryview(bytearray(20))], 20, bytes(16))
+        return links._exchange([], [frame])
+
+    began = time.monotonic()
+    results = on_ranks(2, do, seconds=25)
+    assert "it waits for a message from rank 1" in str(results[0])
+    assert does == "connect" or results[1] == "it waits for a message from rank 0: it closed the connection"
+    assert time.monotonic() - began < 20
+
+
+def test_strangers_keep_no_rank_waiting():
+    """More than there are places for, silent ones and one that knows no token, before the ranks connect."""
+    strangers: list[socket.socket] = []
+
+    def do(rank: int, links: Links) -> bytes:
+        if rank:
+            host, port, _ = links._store.get("links/0").decode().split()
+            strangers.extend(socket.create_connection((host, int(port))) for _ in range(30))
+            strangers[-1].sendall(bytes(GREETING.size))
+        return exchange(rank, links, [1 - rank], 4)[:1]
+
+    assert on_ranks(2, do, seconds=25) == [b"\1", b"\0"]
+    for stranger in strangers:
+        stranger.close()
 
 
 def test_a_rank_that_does_not_come():

@@ -103,6 +103,56 @@ def test_files_that_differ():
         group(Files(), store)
 
 
+def test_a_call_that_is_broken_off_ends_the_group():
+    """Else the next call would find its messages, and other ranks would wait for the rest of them."""
+    from collc.runtime.schedules import ScheduleError
+    from collc.torch import ScheduledGroup
+
+    class Group:
+        def _fail(self, _call, number, rounds, error):
+            return ScheduleError(f"round {number} of {rounds}: {error}")
+
+    def reduce(*_operands, **_options):
+        raise RuntimeError("no such reduction")
+
+    class Call:
+        given, reduction = None, staticmethod(reduce)
+
+    class Prepared:
+        buffers = type("Buffers", (), {"load": lambda *_: None})()
+        rounds = ((lambda: None, [(1, 2, 3)]),)
+
+    with pytest.raises(ScheduleError, match="round 1 of 1: no such reduction"):
+        ScheduledGroup._run_rounds(Group(), Prepared(), Call())
+    failed = []
+    Group._fail = lambda _self, *arguments: failed.append(arguments)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    Prepared.rounds = ((interrupt, []),)
+    with pytest.raises(KeyboardInterrupt):
+        ScheduledGroup._run_rounds(Group(), Prepared(), Call())
+    assert len(failed) == 1
+
+
+def test_the_memory_of_small_calls_is_bounded():
+    from collc.torch import ScheduledGroup
+
+    class Group:
+        _failed, _prepared = None, {}
+        _is_batched = staticmethod(lambda _tensor: False)
+        _prepare = _run_rounds = lambda *_arguments, **_options: None
+
+    class Call:
+        name = reduction = divides = None
+
+    for length in range(300):
+        Call.given = Call.taken = torch.empty(length)
+        ScheduledGroup._execute(Group(), Call())
+    assert len(Group._prepared) == 256
+
+
 def test_the_example(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "examples" / "pytorch_ddp.py")]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import collc
 from collc.application.simulate.module_simulation import simulated_module
 from collc.base.diagnostics import SourceFile
+from collc.base.units import format_time
 from collc.passes.registry import PassContext, Synthesize
 from collc.simulation.timing import ExactTiming
 from collc.synthesis.bounds import ideal_bound, lower_bound
@@ -76,12 +77,24 @@ def test_times_of_a_program(tmp_path: Path) -> None:
     for name, time in (("npu_overhead", 7_750_000), ("link_overhead", 7_250_000)):
         one = report[name]
         assert (one.time_ps, one.as_json()["launch_ps"]) == (time, 5_000_000)
+        assert one.notes[0] == "notes count from the end of the launch of 5us"
         assert one.module is not None
         simulation = simulated_module(one.module, ExactTiming(one.module.model))
         assert simulation.call_ps == simulation.time_ps + 5_000_000 == time
         again = parse_module(SourceFile("m.ten", format_module(one.module)))
         assert format_module(again) == format_module(one.module)
         assert (again.network.kinds, again.network.launch) == (one.module.network.kinds, 5_000_000)
+
+
+def test_notes_on_runs_count_from_the_end_of_the_launch(tmp_path: Path) -> None:
+    program = (
+        PROGRAM[: PROGRAM.index("schedule")] + "schedule two on npus {" + 2 * " run all_gather(npus.npus, size: 4kB)"
+    )
+    (tmp_path / "p.coll").write_text(program + " synthesize pccl() }\n")
+    report = collc.compile(tmp_path / "p.coll", output=tmp_path)["two"]
+    ends = [format_time(time - 5_000_000) for time in report.run_times_ps]
+    assert len(ends) == 2
+    assert [note for note in report.notes if all(end in note for end in ends)] != []
 
 
 @pytest.mark.parametrize("seed", range(8))

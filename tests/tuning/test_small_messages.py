@@ -92,8 +92,18 @@ def test_values_that_only_show_together_are_named(capsys: pytest.CaptureFixture[
 
 def test_a_fit_needs_more_times_than_values(capsys: pytest.CaptureFixture[str]) -> None:
     write_table("a.txt", {8 * KIB: 5e-6, 16 * KIB: 6e-6})
-    assert main(["calibrate", "a.txt", "--algorithm", "ring", "--ranks", "2"]) != 0
-    assert "X0703" in capsys.readouterr().err
+    for none in ([], ["--sizes", "1GiB..2GiB"]):
+        assert main(["calibrate", "a.txt", "--algorithm", "ring", "--ranks", "2", *none]) == 1
+        assert "X0703" in capsys.readouterr().err
+
+
+def test_a_fit_that_is_far_off_gives_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table("a.txt", {size: 5e-6 + size / 1e10 for size in SIZES})
+    words = ["calibrate", "a.txt", "--algorithm", "ring", "--ranks", "2", "--collective", "all_gather"]
+    assert main([*words, "--launch", "5us"]) == 0
+    assert "X0706" not in capsys.readouterr().err
+    assert main([*words, "--launch", "50us"]) == 0
+    assert "X0706" in capsys.readouterr().err
 
 
 def test_the_lab_gives_a_launch_and_a_share_of_the_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +114,13 @@ def test_the_lab_gives_a_launch_and_a_share_of_the_bandwidth(capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "let link_share = 0.8\n" in out
     assert "let link_launch = 10ms\n" in out
+    assert main(["calibrate", "lab.json", "--launch", "10ms"]) == 0
+    out = capsys.readouterr()
+    assert ("let link_launch = 10ms\n" in out.out, "let link_share = 0.8\n" in out.out, out.err) == (True, True, "")
+    rows[1]["measured_s"] = float("nan")
+    Path("lab.json").write_text(json.dumps({"algorithms": rows}))
+    assert main(["calibrate", "lab.json"]) == 1  # two times are left, for two values
+    assert "X0703" in capsys.readouterr().err
     Path("lab.json").write_text("{}")
     assert main(["calibrate", "lab.json"]) != 0
 

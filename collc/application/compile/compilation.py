@@ -43,6 +43,7 @@ from collc.base.diagnostics import (
 )
 from collc.base.interrupts import stopping_at_signals
 from collc.base.reading import real_path
+from collc.base.units import format_time
 from collc.emit.kinds import EMIT_KINDS
 from collc.passes.registry import parse_pipeline
 from collc.passes.synthesizers import searching_synthesizers
@@ -323,7 +324,8 @@ def measure(build: Build) -> Build:
     module = replace(module, bound=bound)
     advice = chunk_advice(request, module, bound, ideal)
     launch = module.network.launch
-    times = [launch + time for time in times]
+    without = f"notes count from the end of the launch of {format_time(launch)}" if launch else None
+    remarks = without, *module.notes, *plan.notes, advice, ends_of_runs(module.demand, times)
     standards = [family.first.standard for family in module.demand.by_family.families]
     numbers = {None if standard is None else standard.chunks for standard in standards}
     report = replace(
@@ -334,7 +336,7 @@ def measure(build: Build) -> Build:
         steps=step_count(module, time_ps),
         time_ps=launch + time_ps,
         launch_ps=launch,
-        run_times_ps=tuple(times) if len(times) > 1 else (),
+        run_times_ps=tuple(launch + time for time in times) if len(times) > 1 else (),
         bound_ps=launch + bound.time,
         bound=bound.name + network_of_bound(request, module),
         ideal_ps=launch + ideal.time,
@@ -342,7 +344,7 @@ def measure(build: Build) -> Build:
         chunks_per_block=numbers.pop() if len(numbers) == 1 else None,
         synthesizer=module.algorithm,
         seed=module.seed,
-        notes=(*module.notes, *plan.notes, *filter(None, [advice, ends_of_runs(module.demand, times)])),
+        notes=tuple(filter(None, remarks)),
         pareto=module.pareto,
         module=module if build.given.settings.keep_modules else None,
     )

@@ -11,17 +11,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.application.tune.calibration import CalibrationSettings, measured_link, read_measurements
+from collc.application.tune.calibration import LARGE_ERROR, CalibrationSettings, measured_link, read_measurements
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, printable
 from collc.base.reading import read_text
 from collc.base.tables import Table
-from collc.base.units import decimal, format_time
+from collc.base.units import decimal, format_bytes, format_time
 from collc.base.wording import phrase, plural
 
 Algorithm = Literal["ring", "two_shot", "one_shot"]
@@ -45,7 +46,9 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class JointReport:
-    """values: of those of UNKNOWNS that were fitted, in seconds. errors: of each time, fitted / measured - 1."""
+    """values: of those of UNKNOWNS that were fitted, in seconds, and of the launch if it was given. errors: of each
+    time, fitted / measured - 1.
+    """
 
     name: str
     observations: tuple[Observation, ...]
@@ -100,6 +103,8 @@ def calibrate_jointly(files: Sequence[Path], settings: CalibrationSettings, algo
     file does not say how many ranks or which test.
     """
     measured = [time for path in files for time in _observations(path, settings, algorithm)]
+    if not measured:
+        raise SourceError(Diagnostic("X0703", "the files have no times to fit", hint="allow more sizes with --sizes"))
     seconds = np.array([time.seconds for time in measured])
     matrix = np.array([time.factors for time in measured]).reshape(len(measured), len(UNKNOWNS)) / seconds[:, None]
     kept = _independent_columns(matrix)
@@ -116,7 +121,14 @@ def calibrate_jointly(files: Sequence[Path], settings: CalibrationSettings, algo
         message = f"{phrase(merged)} cannot be told apart from the other values"
         hint = "add files of other collectives or numbers of ranks, which have other numbers of steps and messages"
         notes.append(Diagnostic("X0707", message, hint=hint, warning=True))
-    named = dict(zip([UNKNOWNS[k] for k in kept], values.tolist(), strict=True))
+    worst = max(range(len(errors)), key=lambda at: abs(errors[at]))
+    if abs(errors[worst]) > LARGE_ERROR:
+        where = f"{format_bytes(measured[worst].size)} of " if measured[worst].size else ""
+        message = f"the times do not fit: {100 * abs(errors[worst]):.0f} % off at {where}{measured[worst].file}"
+        hint = "check --algorithm and --launch, or fit --sizes LOW..HIGH with one protocol"
+        notes.append(Diagnostic("X0706", message, hint=hint, warning=True))
+    named = {"launch": settings.launch * 1e-12} if settings.launch else {}
+    named |= zip([UNKNOWNS[k] for k in kept], values.tolist(), strict=True)
     return JointReport(settings.name, tuple(measured), named, tuple(errors), tuple(notes))
 
 
@@ -142,7 +154,7 @@ def _observations(path: Path, settings: CalibrationSettings, algorithm: Algorith
     """The times of a file: a table of nccl-tests or mscclpp-test, or what `collc lab --json` printed."""
     source = read_text(path)
     if source.text.lstrip().startswith("{"):
-        return _of_lab(path, source)
+        return _of_lab(path, source, settings)
     table = read_measurements(source)
     collective, ranks = measured_link(path, table, settings)
     steps, messages, share = _work(collective, ranks, algorithm)
@@ -156,14 +168,16 @@ def _observations(path: Path, settings: CalibrationSettings, algorithm: Algorith
     ]
 
 
-def _of_lab(path: Path, source: SourceFile) -> list[Observation]:
+def _of_lab(path: Path, source: SourceFile, settings: CalibrationSettings) -> list[Observation]:
     """What `collc lab --json` measured, of all algorithms with a plan. Raises SourceError X0702 if there is nothing."""
     try:
         given: Any = json.loads(source.text)
         rows = [(float(row["predicted_s"]), float(row["measured_s"])) for row in given["algorithms"] if row["ratio"]]
     except (ValueError, KeyError, TypeError) as error:
         raise SourceError(Diagnostic("X0702", f"{path} is not what 'collc lab --json' prints")) from error
-    return [Observation(path, 0, (0.0, 1.0, 0.0, 0.0, planned), measured) for planned, measured in rows if measured > 0]
+    launch = float(not settings.launch)
+    times = [(planned, measured) for planned, measured in rows if 0 <= planned < inf and 0 < measured < inf]
+    return [Observation(path, 0, (0.0, launch, 0.0, 0.0, planned), measured) for planned, measured in times]
 
 
 def _work(collective: str, ranks: int, algorithm: Algorithm) -> tuple[int, int, float]:
