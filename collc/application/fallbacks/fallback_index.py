@@ -139,18 +139,18 @@ _SHAPE: Final = {"sets": [_SET], "schedules": [_SCHEDULE]}
 """Kinds of values in each index: a list of one kind, a mapping from some names, or from any names ("")."""
 
 
-def _check_shape(value: Any, kind: Any, where: str) -> None:  # noqa: ANN401
-    """Raise TypeError for the first value of another kind. where: what the value is, for people."""
+def _check_shape(value: Any, kind: Any, name: str) -> None:  # noqa: ANN401
+    """Raise TypeError for the first value of another kind. name: of the value, for people."""
     python_type: type = kind if isinstance(kind, type) else type(kind)
     if not isinstance(value, python_type):
-        raise TypeError(f"{where} is no {python_type.__name__}")
+        raise TypeError(f"{name} is no {python_type.__name__}")
     if isinstance(kind, list):
         for element in value:
-            _check_shape(element, kind[0], f"a value in {where}")
+            _check_shape(element, kind[0], f"a value in {name}")
     elif isinstance(kind, dict):
         kinds = cast("Data", kind)
-        for name in value if "" in kinds else kinds:
-            _check_shape(value[name], kinds[name if name in kinds else ""], f"'{name}'")
+        for key in value if "" in kinds else kinds:
+            _check_shape(value[key], kinds[key if key in kinds else ""], f"'{key}'")
 
 
 @contextmanager
