@@ -20,7 +20,8 @@ class Buffers:
     """What a program reads and writes in a call: the caller's memory if its blocks divide into chunks.
 
     Else each block is padded in memory of its own. A program that is only for the other placement than the call gets
-    copies, too. inplace: whether it runs in place. elements: of a chunk. source, target: vectors.
+    copies, too. If it is for both, an All-Gather runs in place and a Reduce-Scatter does not, so that all ranks agree.
+    inplace: whether it runs in place. elements: of a chunk. source, target: vectors.
     """
 
     def __init__(
@@ -47,16 +48,18 @@ class Buffers:
         first, second = (given, taken) if blocks[INPUT] <= blocks[OUTPUT] else (taken, given)
         offset = rank * length if blocks[INPUT] != blocks[OUTPUT] else 0
         joined = kept or address(first) == address(second[offset:])
-        self.inplace = program.in_place and (joined or not program.out_of_place)
+        scatters, gathers = blocks[INPUT] > blocks[OUTPUT], blocks[INPUT] < blocks[OUTPUT]
+        agreed = gathers or (joined and not scatters)  # a call may be in place on some ranks alone
+        self.inplace = program.in_place and (kept or agreed or not program.out_of_place)
         if not self.inplace:
-            self.source = zeros(given, blocks[INPUT] * padded) if pads or joined else given
-            self.target = zeros(taken, blocks[OUTPUT] * padded) if pads else taken
-        elif blocks[INPUT] > blocks[OUTPUT]:  # the input of the caller stays as it is
+            self.source = zeros(given, blocks[INPUT] * padded) if pads or (joined and not scatters) else given
+            self.target = zeros(taken, blocks[OUTPUT] * padded) if pads or (joined and scatters) else taken
+        elif scatters:  # the input of the caller stays as it is
             self.source = given if joined and not pads else zeros(given, blocks[INPUT] * padded)
             self.target = self.source[own]
         else:
             self.target = zeros(taken, blocks[OUTPUT] * padded) if pads else taken
-            self.source = self.target[own] if blocks[INPUT] < blocks[OUTPUT] else self.target
+            self.source = self.target[own] if gathers else self.target
         self._loads = address(self.source) != address(given)
         self._stores = address(self.target) != address(taken)
         self._loaded = self.source.reshape(blocks[INPUT], -1)[:, :length]

@@ -13,6 +13,7 @@ from collc.msccl.check.findings import Findings
 from collc.msccl.check.reader import read_file
 from collc.msccl.check.symbolic import call_of, placements_of, root_of
 from collc.msccl.running.over_tcp import run_program_of
+from collc.runtime.buffers import Buffers
 from collc.runtime.collectives import INPUT, REDUCING, ROOTED
 from collc.runtime.rounds import RankRounds, Round, Rows, rounds_of
 from collc.runtime.run_program import RunProgram
@@ -176,3 +177,34 @@ def test_the_choice_of_files(tmp_path):
     (tmp_path / "b" / "s.run").write_bytes(b"collc run\n")
     with pytest.raises(ValueError, match=r"s\.run: no run file"):
         Schedules.read(tmp_path, 0, 4)
+
+
+@pytest.mark.parametrize("coll", ["all_gather", "reduce_scatter"])
+def test_a_call_that_is_in_place_on_some_ranks(coll, tmp_path):
+    """All ranks run the program in one placement, so that their rounds fit each other."""
+    text = f"""
+import std.topologies
+import std.collectives
+topology t = ring(2, bandwidth: 50GB/s, latency: 1us)
+schedule s on t {{ run {coll}(t.npus, size: 64KiB, chunks: 2) emit run }}
+"""
+    collc.compile_text(text, output=tmp_path)
+    ((_, program),) = Schedules.read(tmp_path, 0, 2).files
+    assert program.in_place
+    assert program.out_of_place
+    for length in (3, 4):  # padded, and whole chunks
+        long, found = np.arange(2 * length), set()
+        for short in (long[length:], np.arange(length)):
+            given, taken = (short, long) if coll == "all_gather" else (long, short)
+            buffers = Buffers(program, 1, given, taken, _zeros, _address)
+            found.add(buffers.inplace)
+            assert np.shares_memory(buffers.source, buffers.target) == buffers.inplace
+        assert found == {coll == "all_gather"}
+
+
+def _zeros(like: np.ndarray, count: int) -> np.ndarray:
+    return np.zeros(count, like.dtype)
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]

@@ -55,6 +55,10 @@ def collectives(rank: int, ranks: int) -> dict:
             out[own] = kept
             dist.all_gather_single(out, out[own])
             compare(f"all_gather in place {dtype} {size}", out, torch.cat(given))
+            out = torch.zeros(ranks * size, dtype=dtype)
+            out[own] = kept
+            dist.all_gather_single(out, kept if rank else out[own])
+            compare(f"all_gather in place on one rank {dtype} {size}", out, torch.cat(given))
             blocks = [numbers(number + 50, ranks * size, dtype) for number in range(ranks)]
             summed = torch.stack(blocks).double().sum(0)[own]
             tensor, out = blocks[rank].clone(), torch.zeros(size, dtype=dtype)
@@ -63,6 +67,10 @@ def collectives(rank: int, ranks: int) -> dict:
             compare(f"input of reduce_scatter {dtype} {size}", tensor, blocks[rank])
             dist.reduce_scatter_single(tensor[own], tensor)
             compare(f"reduce_scatter in place {dtype} {size}", tensor[own], summed)
+            tensor = blocks[rank].clone()
+            out = torch.zeros(size, dtype=dtype) if rank else tensor[own]
+            dist.reduce_scatter_single(out, tensor)
+            compare(f"reduce_scatter in place on one rank {dtype} {size}", out, summed)
             out = torch.zeros(ranks * size, dtype=dtype)
             dist.all_to_all_single(out, blocks[rank])
             compare(f"all_to_all {dtype} {size}", out, torch.cat([block[own] for block in blocks]))
