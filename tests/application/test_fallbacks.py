@@ -15,6 +15,7 @@ import pytest
 import collc
 from collc.application.fallbacks.fallback_index import FallbackIndex, moved_npus
 from collc.application.fallbacks.finding import find_fallbacks
+from collc.application.show.fallback_page import fallback_subjects
 from collc.base.diagnostics import NoSchedule, SourceError, SourceFile, UsageError
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ScheduleRequest
@@ -231,6 +232,67 @@ def test_links_are_replaced_and_files_stay(folder: Path, tmp_path: Path) -> None
     with pytest.raises(UsageError, match="U0159"):
         find_fallbacks(index, ["nic[0, 0]"], None, None, links)
     assert (links / "sum.xml").read_text() == "mine"
+
+
+def test_files_of_one_name_are_not_linked(tmp_path: Path) -> None:
+    text = CLUSTER + "".join(
+        f'schedule {name} on pod {{ {run} emit msccl("{name}/p.xml") failures any nic }}\n'
+        for name, run in RUNS.items()
+    )
+    collc.compile(text, output=tmp_path, link_model="pipelined", synthesizer="pccl")
+    links = tmp_path / "current"
+    with pytest.raises(UsageError, match="U0159"):
+        find_fallbacks(tmp_path / "fallbacks.json", ["nic[0, 0]"], None, None, links)
+    assert not links.exists()
+    report = find_fallbacks(tmp_path / "fallbacks.json", ["nic[0, 0]"], None, "sum", links)
+    assert [link.name for link in report.links] == ["p.ranks.json", "p.xml"]
+
+
+@pytest.mark.parametrize("name", ["/etc/hosts", "../x.xml", "", ".."])
+def test_an_index_links_to_no_file_outside_its_folder(folder: Path, tmp_path: Path, name: str) -> None:
+    data = json.loads((folder / "fallbacks.json").read_text())
+    data["schedules"][0]["plans"][0]["files"] = [name]
+    (tmp_path / "fallbacks.json").write_text(json.dumps(data))
+    with pytest.raises(SourceError, match="X0801"):
+        find_fallbacks(tmp_path / "fallbacks.json", ["nic[0, 0]"], None, None, tmp_path / "current")
+    assert not (tmp_path / "current").exists()
+
+
+WRONG: list[tuple[list[str | int], object]] = [
+    (["sets"], 5),
+    (["schedules", 0], []),
+    (["schedules", 0, "set"], 7),
+    (["schedules", 0, "plans"], []),
+    (["schedules", 0, "plans", 0, "time_ps"], "x"),
+    (["sets", 0, "npus", 1], None),
+    (["sets", 0, "sizes", 0], 0),
+    (["sets", 0, "classes", 0], {}),
+    (["sets", 0, "parts", "nic[0, 0]"], [3]),
+    (["sets", 0, "failures", "nic[1, 1]"], [9]),
+    (["sets", 0, "failures", "nic[1, 1]", 1], ["swap", 5, 0, 1]),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), WRONG, ids=[".".join(map(str, place)) for place, _ in WRONG])
+def test_a_damaged_index(folder: Path, tmp_path: Path, place: list[str | int], value: object) -> None:
+    data = json.loads((folder / "fallbacks.json").read_text())
+    inner = data
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    index = tmp_path / "fallbacks.json"
+    index.write_text(json.dumps(data))
+    (tmp_path / "fallbacks").symlink_to(folder / "fallbacks")
+    codes: list[str] = []
+    for read in (
+        lambda: find_fallbacks(index, ["nic[1, 1]"], None, None, None),
+        lambda: fallback_subjects(index, None),
+    ):
+        try:
+            read()
+        except SourceError as error:
+            codes.append(error.diagnostics[0].code)
+    assert {*codes} == {"X0801"}
 
 
 def test_the_command_answers_without_numpy(folder: Path) -> None:

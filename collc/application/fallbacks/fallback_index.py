@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -123,6 +124,45 @@ class Fallback:
         }
 
 
+_SET: Final = {
+    "network": str,
+    "npus": [str],
+    "sizes": [int],
+    "hosts": {"": [int]},
+    "aliases": {"": str},
+    "contains": {"": [int]},
+    "classes": [{"failure": str, "lost": [int]}],
+    "failures": {"": list},
+}
+_SCHEDULE: Final = {"name": str, "set": int, "collectives": [str], "time_ps": int, "plans": [{"name": str}]}
+_SHAPE: Final = {"sets": [_SET], "schedules": [_SCHEDULE]}
+"""Kinds of values in each index: a list of one kind, a mapping from some names, or from any names ("")."""
+
+
+def _check_shape(value: Any, kind: Any, name: str) -> None:  # noqa: ANN401
+    """Raise TypeError for the first value of another kind. name: of the value, for people."""
+    python_type: type = kind if isinstance(kind, type) else type(kind)
+    if not isinstance(value, python_type):
+        raise TypeError(f"{name} is no {python_type.__name__}")
+    if isinstance(kind, list):
+        for element in value:
+            _check_shape(element, kind[0], f"a value in {name}")
+    elif isinstance(kind, dict):
+        kinds = cast("Data", kind)
+        for key in value if "" in kinds else kinds:
+            _check_shape(value[key], kinds[key if key in kinds else ""], f"'{key}'")
+
+
+@contextmanager
+def reading_index(path: Path) -> Generator[None]:
+    """What is read inside is from an index; raises SourceError X0801 if a value in it is missing or wrong."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+        message = f"{path} is not as 'collc compile' writes it: {type(error).__name__}: {error}"
+        raise SourceError(Diagnostic("X0801", message, hint="compile the program again")) from error
+
+
 class FallbackIndex:
     """An index that was read."""
 
@@ -130,12 +170,14 @@ class FallbackIndex:
         source = read_text(path)
         try:
             data: Any = json.loads(source.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SourceError(Diagnostic("X0801", f"{path} is not JSON: {error}")) from None
         if not isinstance(data, dict) or cast("Data", data).get("kind") != KIND:
             hint = f"'collc compile' writes {INDEX} for schedules with 'failures'"
             raise SourceError(Diagnostic("X0801", f"{path} is no index of fallbacks", hint=hint))
         self.path = path
+        with reading_index(path):
+            _check_shape(data, _SHAPE, "the index")
         index = cast("Mapping[str, Sequence[Data]]", data)
         self._sets, self._schedules = index["sets"], index["schedules"]
 
@@ -161,7 +203,8 @@ class FallbackIndex:
         errors: list[UsageError] = []
         for each in self.find_schedules(schedule):
             try:
-                fallbacks.append(self._fallback(each, dead))
+                with reading_index(self.path):
+                    fallbacks.append(self._fallback(each, dead))
             except UsageError as error:
                 errors.append(error)
         if not fallbacks:
@@ -173,7 +216,8 @@ class FallbackIndex:
 
         Raises UsageError if a GPU is unknown.
         """
-        return [*dict.fromkeys(self._gpu_name(gpu) for gpu in gpus)]
+        with reading_index(self.path):
+            return [*dict.fromkeys(self._gpu_name(gpu) for gpu in gpus)]
 
     def _gpu_name(self, gpu: DeadGpu) -> str:
         for schedule in self._schedules:

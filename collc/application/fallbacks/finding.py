@@ -10,7 +10,8 @@ from typing import Final
 
 from collc.application.fallbacks.fallback_index import Fallback, FallbackIndex, check_found
 from collc.application.fallbacks.ras_files import read_dead_gpus
-from collc.base.diagnostics import Diagnostic, UsageError
+from collc.base.atomic_files import path_inside
+from collc.base.diagnostics import Diagnostic, SourceError, UsageError
 from collc.base.tables import Column, Table, table_of
 from collc.base.units import format_time
 from collc.base.wording import SHOWN
@@ -86,11 +87,21 @@ def find_fallbacks(
 
 def _link_files(origin: Path, folder: Path, found: Sequence[Fallback]) -> tuple[Path, ...]:
     """Make links to the files of fallbacks in a folder, in place of the links that are there. A file that is no link
-    stays; raises UsageError if it is in the way.
+    stays; raises UsageError U0159 if it is in the way, or if two files have one name. Raises SourceError X0801 for a
+    file outside the folder of the index.
     """
+    names = [name for fallback in found for name in fallback.files]
+    try:
+        files = [path_inside(origin, name, is_folder=(origin / name).is_dir()) for name in names]
+    except SourceError as error:
+        message = f"an index links to files in its own folder only: {error.diagnostics[0].message}"
+        raise SourceError(Diagnostic("X0801", message, hint="compile the program again")) from error
+    wanted: dict[Path, Path] = {}
+    for file in files:
+        if wanted.setdefault(folder / file.name, file) != file:
+            hint = "give --schedule NAME, and each schedule a folder of its own"
+            raise UsageError(Diagnostic("U0159", f"two files would be {folder / file.name}", hint=hint))
     folder.mkdir(parents=True, exist_ok=True)
-    files = [origin / name for fallback in found for name in fallback.files]
-    wanted = {folder / file.name: file for file in files}
     for link in wanted:
         if link.exists() and not link.is_symlink():
             raise UsageError(Diagnostic("U0159", f"{link} is no link, and stays", hint="name another folder"))

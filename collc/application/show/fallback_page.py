@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from collc.application.fallbacks.fallback_index import JOIN, FallbackIndex, network_file
+from collc.application.fallbacks.fallback_index import JOIN, FallbackIndex, network_file, reading_index
 from collc.application.fallbacks.long_run import (
     RESTART,
     Event,
@@ -87,6 +87,13 @@ class FallbackSubject:
     network: Network
     data: Mapping[str, Any]
     schedules: Sequence[Mapping[str, Any]]
+
+    def read(self) -> None:
+        """Read what is shown of the index. Raises errors of Python if a value in it is missing or wrong."""
+        for schedule in self.schedules:
+            self.recoveries(schedule)
+            records_of(PLAN_COLUMNS, self.plans(schedule))
+        classes_picture(self)
 
     @property
     def copies(self) -> int:
@@ -293,7 +300,10 @@ def fallback_subjects(path: Path, schedule: str | None) -> tuple[FallbackSubject
         if "parts" not in own or not file.exists():
             message = f"{path} has no network to show: {file} is missing, or an older version of collc wrote the index"
             raise SourceError(Diagnostic("X0801", message, hint="compile the program again"))
-        subjects.append(FallbackSubject(read_module(file).network, own, schedules))
+        subject = FallbackSubject(read_module(file).network, own, schedules)
+        with reading_index(path):
+            subject.read()
+        subjects.append(subject)
     return tuple(subjects)
 
 
