@@ -209,9 +209,14 @@ def test_wrong_requests(folder: Path, tmp_path: Path) -> None:
         find_fallbacks(index, [], None, None, None)
     with pytest.raises(UsageError, match="U0110"):
         find_fallbacks(index, ["nic[0, 0]"], None, "t", None)
-    (tmp_path / "ras.json").write_text('{"event": "PEER_DEAD", "peer": {"host": "z", "nvml_devs": [1]}}')
-    with pytest.raises(UsageError, match="U0158"):
-        find_fallbacks(index, [], tmp_path / "ras.json", None, None)
+    below = (
+        '{"communicators": [{"size": 6, "missing_ranks": [{"rank": -3, "host": "a", "nvml_dev": -1, "status": '
+        '{"unresponsive": true, "considered_dead": true}}]}]}'
+    )
+    for text in ('{"event": "PEER_DEAD", "peer": {"host": "z", "nvml_devs": [1]}}', below):
+        (tmp_path / "ras.json").write_text(text)
+        with pytest.raises(UsageError, match="U0158"):
+            find_fallbacks(index, [], tmp_path / "ras.json", None, None)
     for text in ("{", "[]", "{}"):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(SourceError, match="X0801"):

@@ -225,9 +225,9 @@ class FallbackIndex:
             npus: Sequence[str] = failures["npus"]
             group: Sequence[int] = (schedule["groups"] or [range(len(npus))])[0]
             own: Sequence[int] = failures["hosts"].get(gpu.host, ())
-            if gpu.size == len(group) and gpu.rank < len(group):
+            if gpu.size == len(group) and 0 <= gpu.rank < len(group):
                 return npus[group[gpu.rank]]
-            if gpu.device < len(own):
+            if 0 <= gpu.device < len(own):
                 return npus[own[gpu.device]]
         hint = "a status of RAS ('ncclras -f json') has ranks, and labels in the program name hosts"
         raise UsageError(Diagnostic("U0158", f"no GPU of {self.path} is number {gpu.device} of {gpu.host}", hint=hint))
