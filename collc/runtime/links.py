@@ -24,7 +24,7 @@ from collc.runtime.rounds import Message, Round, Rows
 from collc.runtime.tcp import AT_ONCE, GREETING, Entrance, LinkError, Route, connect
 
 _HEADER: Final = struct.Struct("<qq")
-"""Before the messages of a frame: what the call and the round are, and the bytes of the messages."""
+"""Before the messages of a frame: a number of the kind of call, and the bytes of the messages."""
 
 _TIME: Final = struct.Struct("@ll")
 """A time for the system: seconds and microseconds."""
