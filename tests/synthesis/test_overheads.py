@@ -64,17 +64,21 @@ topology links {
     npu gpu[4] (launch: 5us)
     for i in 0..4, j in 0..4 if i != j { link gpu[i] -> gpu[j] (bandwidth: 1GB/s, latency: 1us, overhead: 0.25us) }
 }
-schedule npu_overhead on npus { run all_gather(npus.npus, size: 4kB) synthesize pccl() verify time == 7.75us }
+schedule npu_overhead on npus { run all_gather(npus.npus, size: 4kB) synthesize pccl() verify time == 7.75us emit mscclpp("a.json") }
 schedule link_overhead on links { run all_gather(links.npus, size: 4kB) synthesize pccl() verify time == 7.25us }
 """
 
 
 def test_times_of_a_program(tmp_path: Path) -> None:
-    """5 us of launch, 0.25 us, 1 us and 1 us of bytes; an NPU sends the second and third message 0.25 us later each."""
+    """5 us of launch, 0.25 us, 1 us and 1 us of bytes; an NPU sends the second and third message 0.25 us later each.
+
+    The plan takes as long after the signals that all are ready, which take 1 us and have no overhead.
+    """
     path = tmp_path / "p.coll"
     path.write_text(PROGRAM)
     report = collc.compile(path, output=tmp_path)
     assert report.ok
+    assert "MSCCL++: simulated 3.75us (schedule: 2.75us)" in report["npu_overhead"].notes
     for name, time in (("npu_overhead", 7_750_000), ("link_overhead", 7_250_000)):
         one = report[name]
         assert (one.time_ps, one.as_json()["launch_ps"]) == (time, 5_000_000)
