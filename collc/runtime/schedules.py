@@ -101,6 +101,12 @@ class Schedules:
                 fitting.append((name, program))
         return max(fitting, key=lambda pair: pair[1].sizes[0]) if fitting else reason
 
+    @property
+    def peers(self) -> set[int]:
+        """The ranks with which this one exchanges messages by some file."""
+        tables = [program.blocks for _, program in self.files if program.ranks == self.ranks]
+        return {peer for own in tables for peer in own[own[:, 0] == self.rank, 1:3].ravel().tolist() if peer >= 0}
+
     def count(self, coll: str, by: str) -> None:
         """Count a call, and log the first one of its kind."""
         self.counts[coll, by] += 1
