@@ -317,7 +317,7 @@ class ScheduledGroup(dist.ProcessGroup):
             coll, self._size, given.numel(), taken.numel()
         ):
             return "an input and an output that do not fit each other"
-        chosen = self.schedules.choose(coll, given.nbytes, root)
+        chosen = self.schedules.choose(coll, given.nbytes, root, str(given.dtype).removeprefix("torch."))
         if isinstance(chosen, str):
             return chosen
         return _Call(*chosen, given.detach().view(-1), taken.detach().view(-1), reduction, op == dist.ReduceOp.AVG)
