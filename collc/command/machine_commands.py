@@ -83,8 +83,10 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
     shared.DEFINITIONS,
     option(
         "--emit KIND",
-        "kinds of files, of msccl and mscclpp (default: both)",
-        read.list_of(read.reader("a kind of file is msccl or mscclpp", {"msccl": "msccl", "mscclpp": "mscclpp"}.get)),
+        "kinds of files, of msccl, mscclpp and run (default: msccl,mscclpp)",
+        read.list_of(
+            read.reader("a kind of file is msccl, mscclpp or run", {k: k for k in ("msccl", "mscclpp", "run")}.get)
+        ),
         dest="kinds",
         default=["msccl", "mscclpp"],
     ),
