@@ -45,7 +45,7 @@ def launched_for(network: Network, demand: Demand) -> Network:
     members = np.unique(np.concatenate([run.group for run in demand.runs])).astype(np.int32)
     latest = max(network.endpoint_of(npu).launch for npu in members.tolist())
     endpoints = [network.endpoint_of(npu) for npu in range(network.npu_count)]
-    return with_endpoints(network, [replace(one, launch=min(one.launch, latest)) for one in endpoints])
+    return with_endpoints(network, [replace(endpoint, launch=min(endpoint.launch, latest)) for endpoint in endpoints])
 
 
 def fed_links(network: Network) -> Network:
