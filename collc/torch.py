@@ -165,7 +165,7 @@ class ScheduledGroup(dist.ProcessGroup):
         """The names of the NPUs by rank."""
         store.set(f"npu/{self._rank}", json.dumps(names_of_process(os.environ.get(NPU, ""))))
         said = [json.loads(store.get(f"npu/{rank}")) for rank in range(self._size)]
-        return [Names(given, tuple(found)) for given, found in said]
+        return [Names(given, tuple(labels)) for given, labels in said]
 
     def _check_folder(self, store: dist.Store) -> None:
         """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from collc.runtime.run_program import RunProgram
 
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
-"""Where torchrun, Open MPI, MPICH and Slurm say which process of its host this one is."""
+"""The variables in which torchrun, Open MPI, MPICH and Slurm say which process of its host this one is."""
 
 
 class Names(NamedTuple):
@@ -44,8 +44,8 @@ def names_of_process(given: str, driver: Path = Path("/proc/driver/nvidia/gpus")
 
 def _uuid(gpu: Path) -> str:
     """The UUID of a GPU, as the driver says it."""
-    found = re.search(r"GPU UUID:\s*(\S+)", (gpu / "information").read_text())
-    return found[1] if found else ""
+    line = re.search(r"GPU UUID:\s*(\S+)", (gpu / "information").read_text())
+    return line[1] if line else ""
 
 
 class Placement:
@@ -91,6 +91,6 @@ class Placement:
         rank_of = {name: rank for rank, names in enumerate(known) for name in names}
         ranks: list[int] = []
         for rank, names in enumerate([name.lower() for name in names] for names in self._names):
-            found = (rank_of[name] for name in names if name in rank_of)
-            ranks.append(rank if known[rank].intersection(names) else next(found, -1))
+            others = (rank_of[name] for name in names if name in rank_of)
+            ranks.append(rank if known[rank].intersection(names) else next(others, -1))
         return ranks
