@@ -12,15 +12,15 @@ from collc.kernels.compiled import without_references
 
 PathTable = namedtuple("PathTable", "first out target price distance order")
 """D devices, L links, T targets. first: [D + 1], where the links out of a device begin in out: [L]. target, price: [L],
-prices above 0. distance: [T D], the price of the cheapest path to each target. order: [T D], for each target the devices,
-the farthest first.
+prices above 0. distance: [T D], the price of the cheapest path to each target. order: [T D], for each target the
+devices, the farthest first.
 """
 
 
 @without_references
 def add_loads(table: PathTable, waiting: MutableSequence[float], load: MutableSequence[float]) -> None:
-    """Moves all that waits, [T D] by target and device, to its target, to which a path leads; a device divides it evenly
-    among its links on cheapest paths. load: [L], to which what each link carries is added.
+    """Moves all that waits, [T D] by target and device, to its target, to which a path leads; a device divides it
+    evenly among its links on cheapest paths. load: [L], to which what each link carries is added.
     """
     first, out, target, price = table.first, table.out, table.target, table.price
     distance, order = table.distance, table.order

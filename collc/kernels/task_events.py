@@ -3,9 +3,9 @@
 Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py). A message takes its hops one
 after another, all of it at a time; each link carries one message after another, in the order in which they reach it.
 
-Events are (time, order, number) in a heap. number k: task k starts, or has taken the hops that `hop` says (a local task:
-it is done); number -1 - l: link l is free. Events of one time happen in order of `order`, which is the rank of the task
-(`ranked`), or counts the events as they are created, as ASTRA-sim does.
+Events are (time, order, number) in a heap. number k: task k starts, or has taken the hops that `hop` says (a local
+task: it is done); number -1 - l: link l is free. Events of one time happen in order of `order`, which is the rank of
+the task (`ranked`), or counts the events as they are created, as ASTRA-sim does.
 
 Nodes of traces in ASTRA-sim (not `ranked`) have more rules. A node that has all that it depends on is issued. A receive
 is then done when its message arrives; if that has happened, by an event of its own. Nodes of one rank that one node
@@ -60,9 +60,9 @@ class TaskProgress(NamedTuple):
     waits: [n], the phases that a task still waits for. ready, asked: [n], the last of those that have happened, SENT
     left out in `asked`; `asked` is later when a task reached its current link. start, end: [n], -1 before.
     begin, taken: [H], when a message enters a link, and which. hop: [n], the hops that a task has taken after its next
-    event, or while it waits for a link. free, freed_order: [L], time and order of the event that frees a link; expected:
-    [L], 1 if that event is in the heap. first, last: [L], the queue of a link, -1: empty; behind: [n], who is next
-    in the same queue. Links among which messages choose have one queue, that of the last in number.
+    event, or while it waits for a link. free, freed_order: [L], time and order of the event that frees a link;
+    expected: [L], 1 if that event is in the heap. first, last: [L], the queue of a link, -1: empty; behind: [n], who is
+    next in the same queue. Links among which messages choose have one queue, that of the last in number.
     waited: [L], time that messages waited for a link. issued: [n], a stack of tasks to start now, the first of them on
     top; counters: [4], the number of events so far, of tasks on the stack, of tasks done and of events in the heap.
     Of traces: sizes, [ranks], numbers of BUCKETS; latest, [most buckets], -1: scratch; together, [a power of two above

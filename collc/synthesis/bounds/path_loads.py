@@ -231,9 +231,9 @@ class PathLoads:
         farthest_first = np.argsort(-distance, axis=1, kind="stable")
         columns = *graph.out_edges, graph.target, self._whole_prices(price), distance, farthest_first
         table = PathTable(*(numbers(column.ravel().astype(np.int64), compiled) for column in columns))
-        load = zeros(graph.edge_count, compiled, np.float64)
-        version_of(add_loads, compiled)(table, numbers(waiting.ravel(), compiled), load)
-        return np.asarray(load, np.float64)
+        work: Any = numbers(waiting.ravel(), compiled), zeros(graph.edge_count, compiled, np.float64)
+        version_of(add_loads, compiled)(table, *work)
+        return np.asarray(work[1], np.float64)
 
 
 def _has_pairs(demand: Demand) -> bool:
