@@ -65,7 +65,7 @@ class Communicator:
             raise ValueError(f"{coll} on {self.size} ranks from {given.size} elements does not give {taken.size}")
         given, taken = given.reshape(-1), taken.reshape(-1)
         by_mpi = self.of_mpi(coll, given, taken, op, root)
-        chosen = self.schedules.choose(coll, given.nbytes, root) if given.size else "no elements"
+        chosen = self.schedules.choose(coll, given.nbytes, root, given.dtype.name) if given.size else "no elements"
         self.schedules.count(coll, chosen if isinstance(chosen, str) else chosen[0])
         if isinstance(chosen, str):
             return by_mpi
@@ -232,7 +232,7 @@ def bench(comm: Communicator, sizes: list[int], times: int) -> None:
             part = count // comm.size
             given = np.arange(part if coll == "allgather" else count, dtype=np.float32) % 7 + comm.rank
             taken = np.zeros(part if coll == "reducescatter" else count, np.float32)
-            chosen = comm.schedules.choose(coll, given.nbytes)
+            chosen = comm.schedules.choose(coll, given.nbytes, dtype=given.dtype.name)
             calls = {"MPI": comm.of_mpi(coll, given, taken)}
             if not isinstance(chosen, str):
                 calls[chosen[0]] = comm.prepare(coll, given, taken)

@@ -146,6 +146,10 @@ class ScheduledGroup(dist.ProcessGroup):
         self.schedules = Schedules.read(Path(folder) if folder else None, rank, size, self._npus(store))
         self._check_folder(store)
         self._links = Links(store, rank, size, own_address(), timeout.total_seconds())
+        try:  # now, so that the end of a rank before its first call is noticed
+            self._links.connect(self.schedules.peers)
+        except BrokenLink as error:
+            raise ScheduleError(f"no group: rank {rank} has no connection: {error}") from error
         self._scratch: dict[torch.dtype, torch.Tensor] = {}
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
         self._failed: ScheduleError | None = None
@@ -313,7 +317,7 @@ class ScheduledGroup(dist.ProcessGroup):
             coll, self._size, given.numel(), taken.numel()
         ):
             return "an input and an output that do not fit each other"
-        chosen = self.schedules.choose(coll, given.nbytes, root)
+        chosen = self.schedules.choose(coll, given.nbytes, root, str(given.dtype).removeprefix("torch."))
         if isinstance(chosen, str):
             return chosen
         return _Call(*chosen, given.detach().view(-1), taken.detach().view(-1), reduction, op == dist.ReduceOp.AVG)
@@ -390,10 +394,6 @@ class ScheduledGroup(dist.ProcessGroup):
         else:
             what = f"{call.name} {buffers.inplace} {call.given.dtype} {call.reduction.__name__} {call.divides}"
             octets, about = rows.as_bytes(_octets, call.given.element_size()), zlib.crc32(what.encode())
-            try:
-                self._links.connect(rounds.peers)
-            except BrokenLink as error:
-                raise self._fail(call, 1, len(rounds.rounds), error) from error
             exchanges = [self._links.frames(octets, step, about) for step in rounds.rounds]
         works = [[rows.operands(work) for work in step.work] for step in rounds.rounds]
         return _Prepared(buffers, list(zip(exchanges, works, strict=True)))

@@ -47,8 +47,8 @@ class Schedules:
     npus: tuple[str, ...] = ()
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     _rounds: dict[tuple[str, bool, bool], RankRounds] = field(default_factory=dict[tuple[str, bool, bool], RankRounds])
-    _chosen: dict[tuple[str, int, int], tuple[str, RunProgram] | str] = field(
-        default_factory=dict[tuple[str, int, int], "tuple[str, RunProgram] | str"]
+    _chosen: dict[tuple[str, int, int, str], tuple[str, RunProgram] | str] = field(
+        default_factory=dict[tuple[str, int, int, str], "tuple[str, RunProgram] | str"]
     )
 
     @staticmethod
@@ -72,17 +72,19 @@ class Schedules:
             digest.update(name.encode() + data[:HEAD_BYTES])
         return Schedules(tuple(files), digest.hexdigest(), rank, ranks, () if nameless else tuple(npus))
 
-    def choose(self, coll: str, size: int, root: int = -1) -> tuple[str, RunProgram] | str:
+    def choose(self, coll: str, size: int, root: int = -1, dtype: str = "") -> tuple[str, RunProgram] | str:
         """The file for a call, with its name; or the reason why there is none.
 
         size: bytes of the input of this rank. Files count those of all ranks together for All-Gather, Reduce-Scatter
-        and All-to-All. Of several files that fit, the one whose smallest size is the largest.
+        and All-to-All. dtype: of the elements. Of several files that fit, one for this type alone; of several of these,
+        the one whose smallest size is the largest.
         """
-        if (coll, size, root) not in self._chosen:
-            self._chosen[coll, size, root] = self._choose(coll, size, root)
-        return self._chosen[coll, size, root]
+        call = coll, size, root, dtype
+        if call not in self._chosen:
+            self._chosen[call] = self._choose(*call)
+        return self._chosen[call]
 
-    def _choose(self, coll: str, size: int, root: int) -> tuple[str, RunProgram] | str:
+    def _choose(self, coll: str, size: int, root: int, dtype: str) -> tuple[str, RunProgram] | str:
         size *= self.ranks if coll == "allgather" else 1
         reason = "no file of the collective"
         fitting: list[tuple[str, RunProgram]] = []
@@ -97,9 +99,17 @@ class Schedules:
                 reason = f"no file for root {root}"
             elif size < program.sizes[0] or 0 < program.sizes[1] < size:
                 reason = f"no file for {size} bytes"
+            elif program.dtype not in ("", dtype):
+                reason = f"no file for elements of {dtype}"
             else:
                 fitting.append((name, program))
-        return max(fitting, key=lambda pair: pair[1].sizes[0]) if fitting else reason
+        return max(fitting, key=lambda pair: (pair[1].dtype, pair[1].sizes[0])) if fitting else reason
+
+    @property
+    def peers(self) -> set[int]:
+        """The ranks with which this one exchanges messages by some file."""
+        tables = [program.blocks for _, program in self.files if program.ranks == self.ranks]
+        return {peer for own in tables for peer in own[own[:, 0] == self.rank, 1:3].ravel().tolist() if peer >= 0}
 
     def count(self, coll: str, by: str) -> None:
         """Count a call, and log the first one of its kind."""

@@ -146,6 +146,8 @@ def test_the_choice_of_files(tmp_path):
             PROGRAM.replace("RUN", RUNS["allreduce"]).replace("OPTIONS", options), output=tmp_path / "in" / name
         )
     collc.compile_text(PROGRAM.replace("RUN", RUNS["broadcast"]).replace("OPTIONS", ""), output=tmp_path / "b")
+    typed = PROGRAM.replace("RUN", RUNS["allreduce"]).replace("OPTIONS", 'dtype: "bfloat16", sizes: 1KiB .. 2KiB')
+    collc.compile_text(typed, output=tmp_path / "typed")
     schedules = Schedules.read(tmp_path, 0, 4)
 
     def chosen(*call: object, of: Schedules = schedules) -> str:
@@ -154,11 +156,14 @@ def test_the_choice_of_files(tmp_path):
 
     assert chosen("allreduce", 1024) == "in/small/s.run"
     assert chosen("allreduce", 2**15) == "in/large/s.run"
+    assert chosen("allreduce", 2**15, -1, "bfloat16") == "in/large/s.run"
+    assert chosen("allreduce", 1024, -1, "bfloat16") == "typed/s.run"
     assert chosen("allreduce", 1023) == "no file for 1023 bytes"
     assert chosen("allgather", 1024) == "no file of the collective"
     assert chosen("broadcast", 1, 1) == "b/s.run"
     assert chosen("broadcast", 1, 0) == "no file for root 0"
     assert chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 5)) == "no file for 5 ranks"
+    assert chosen("allreduce", 1024, -1, "int8") == "in/small/s.run"
     npus = tuple(f"npu[{number}]" for number in range(4))
     assert chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus)) == "in/small/s.run"
     other = chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus[::-1]))
