@@ -28,12 +28,12 @@ def add_loads(table: PathTable, waiting: MutableSequence[float], load: MutableSe
     for row in range(0, len(order), devices):
         for place in range(row, row + devices):
             device = order[place]
-            left, ways = distance[row + device], 0
+            left, branches = distance[row + device], 0
             if waiting[row + device] == 0 or left == 0:
                 continue
             for k in range(first[device], first[device + 1]):
-                ways += distance[row + target[out[k]]] + price[out[k]] == left
-            part = waiting[row + device] / ways
+                branches += distance[row + target[out[k]]] + price[out[k]] == left
+            part = waiting[row + device] / branches
             for k in range(first[device], first[device + 1]):
                 link = out[k]
                 if distance[row + target[link]] + price[link] == left:
