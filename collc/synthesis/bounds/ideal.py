@@ -11,7 +11,7 @@ each part all that this part wants from the others. On networks without switches
 NPU and is received by one, so all arrivals together take at least their bytes divided by the sum of the rates of all
 senders, and by the sum of the rates of all receivers.
 
-On each link there is at least one message. Its overhead delays what it carries as a latency does, and no more is said of
+On each link there is at least one message. Its overhead delays what it carries as a latency does. No more is said of
 overheads here: how many messages there are depends on the chunks.
 """
 
