@@ -6,6 +6,7 @@ distances are exact.
 
 from __future__ import annotations
 
+import sys
 from heapq import heappop, heappush
 from typing import Any, Final, cast
 
@@ -17,6 +18,9 @@ from collc.ten.arrays import Int32Array, Int64Array
 
 UNREACHABLE: Final = 1 << 60
 """The distance where no path leads."""
+
+SCIPY_WORK: Final = 4_000
+"""Microseconds of plain Python above which SciPy is quicker once it is loaded."""
 
 _EXACT: Final = 2**53
 """SciPy adds lengths as floats, which are exact below this number: 2.5 hours in picoseconds."""
@@ -74,7 +78,8 @@ def _dijkstra(
     together: (int64[vertices], distances from the nearest start; int32[vertices], which start that is, < 0 for none).
     """
     longest = int(length.max(initial=0)) * graph.vertex_count
-    if longest < _EXACT and is_long(STEP_TIME * len(starts) * graph.edge_count):
+    work = STEP_TIME * len(starts) * graph.edge_count
+    if longest < _EXACT and (is_long(work) or (work > SCIPY_WORK and "scipy.sparse.csgraph" in sys.modules)):
         return _by_scipy(graph, length, starts, together=together)
     searches = [starts] if together else [starts[row : row + 1] for row in range(len(starts))]
     searched = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]
