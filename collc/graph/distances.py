@@ -19,9 +19,6 @@ from collc.ten.arrays import Int32Array, Int64Array
 UNREACHABLE: Final = 1 << 60
 """The distance where no path leads."""
 
-SCIPY_WORK: Final = 4_000
-"""Microseconds of plain Python above which SciPy is quicker once it is loaded."""
-
 _EXACT: Final = 2**53
 """SciPy adds lengths as floats, which are exact below this number: 2.5 hours in picoseconds."""
 
@@ -79,7 +76,7 @@ def _dijkstra(
     """
     longest = int(length.max(initial=0)) * graph.vertex_count
     work = STEP_TIME * len(starts) * graph.edge_count
-    if longest < _EXACT and (is_long(work) or (work > SCIPY_WORK and "scipy.sparse.csgraph" in sys.modules)):
+    if longest < _EXACT and is_long(100 * work if "scipy.sparse.csgraph" in sys.modules else work):  # loading takes long
         return _by_scipy(graph, length, starts, together=together)
     searches = [starts] if together else [starts[row : row + 1] for row in range(len(starts))]
     searched = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]
