@@ -76,7 +76,9 @@ def _dijkstra(
     """
     longest = int(length.max(initial=0)) * graph.vertex_count
     work = STEP_TIME * len(starts) * graph.edge_count
-    if longest < _EXACT and is_long(100 * work if "scipy.sparse.csgraph" in sys.modules else work):  # loading takes long
+    if "scipy.sparse.csgraph" in sys.modules:  # most of its time is for loading it
+        work *= 100
+    if longest < _EXACT and is_long(work):
         return _by_scipy(graph, length, starts, together=together)
     searches = [starts] if together else [starts[row : row + 1] for row in range(len(starts))]
     searched = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]
