@@ -200,7 +200,7 @@ def test_what_is_not_looked_at_closely_is_no_larger_bound(seeds: range, monkeypa
     monkeypatch.setattr(Fluid, "_takes_less", lambda *_: False)
     monkeypatch.setattr(bound._BoundProblem, "surely_takes_less", lambda *_: False)
     for module in (bound, ideal):
-        monkeypatch.setattr(module, "least_detour", lambda *_: UNREACHABLE)
+        monkeypatch.setattr(module, "longest_by_first", lambda *_: UNREACHABLE)
     ideal_bound.cache_clear()
     assert [lower_bound(*demand) for demand in demands] == quick
     assert [ideal_bound(*demand) for demand in demands] == quick_ideals

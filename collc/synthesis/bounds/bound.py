@@ -25,7 +25,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
 from collc.synthesis.bounds.fluid import Fluid
-from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, least_detour, longest_path, port_bounds
+from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_by_first, longest_path, port_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import (
     DETAILED_DEVICES,
@@ -203,7 +203,7 @@ def _load_bound(problem: _BoundProblem, known: int) -> Iterator[Bound]:
     if network.device_count > DETAILED_DEVICES or not any(part.pairwise for part in traffic):
         yield Bound(load(None), "total load")
         return
-    most = least_detour(network, np.ones(len(network.kinds), np.int64))
+    most = longest_by_first(network, np.ones(len(network.kinds), np.int64))
     devices = network.device_count
     if most >= UNREACHABLE or load(np.full((devices, devices), most, np.int32)) > known:
         yield Bound(load(hop_counts(Digraph.of(network))), "total load")

@@ -213,7 +213,7 @@ def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, siz
     cost: int64[kinds], picoseconds.
     """
     best = Bound(0, "")
-    if least_detour(network, cost) <= known:
+    if longest_by_first(network, cost) <= known:
         return best
     sources, distance = distances_from_npus(network, cost)
     for part in traffic:
@@ -223,13 +223,13 @@ def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, siz
     return best
 
 
-def least_detour(network: Network, cost: Int64Array) -> int:
+def longest_by_first(network: Network, cost: Int64Array) -> int:
     """Picoseconds in which a chunk gets from any NPU to any other over the first one.
 
     cost: int64[kinds], picoseconds.
     """
     graph, length, npus = Digraph.of(network), cost[network.kind], network.npus
-    return sum(int(distances_to(way, length, npus[:1])[0, npus].max()) for way in (graph, graph.reverse()))
+    return sum(int(distances_to(each, length, npus[:1])[0, npus].max()) for each in (graph, graph.reverse()))
 
 
 def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array, Int64Array]:
