@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from collc.base.memory import LEAST
@@ -30,6 +31,9 @@ def reader(expected: str, read: Callable[[str], T | None]) -> Callable[[str], T]
         return value
 
     return read_or_raise
+
+
+new_file = reader("a file and no folder is expected", lambda text: None if Path(text).is_dir() else Path(text))
 
 
 def definition_of(text: str) -> tuple[str, str]:

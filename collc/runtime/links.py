@@ -83,25 +83,24 @@ class Frame:
 
 
 class Links:
-    """The connections of one rank, which are made when they are first needed."""
+    """The connections of one rank to its peers, which are made once."""
 
     def __init__(self, store: Store, rank: int, ranks: int, host: str, seconds: float) -> None:
         """host: the address at which this rank listens. seconds: the longest time in which nothing moves."""
         self._store, self._rank = store, rank
         self._seconds: float = min(seconds, 2**31 // 1000)  # poll takes no more milliseconds
         self._listener: socket.socket = socket.create_server((host, 0), backlog=ranks)
-        token = secrets.token_bytes(16)
-        self._entrance: Entrance = Entrance(self._listener, token, {peer: peer for peer in range(rank + 1, ranks)})
+        self._token: bytes = secrets.token_bytes(16)
         self._link_of: dict[int, socket.socket] = {}
         port = self._listener.getsockname()[1]
-        store.set(f"links/{rank}", f"{host} {port} {token.hex()}")
+        store.set(f"links/{rank}", f"{host} {port} {self._token.hex()}")
 
     def connect(self, peers: Collection[int]) -> None:
-        """Connect to peers, which connect to this rank likewise. Of two, the higher rank calls the lower one.
+        """Connect to all peers, which connect to this rank likewise. Of two, the higher rank calls the lower one.
 
         Raises BrokenLink if one cannot be reached, or does not call in time.
         """
-        for peer in sorted(peer for peer in peers if peer < self._rank and peer not in self._link_of):
+        for peer in sorted(peer for peer in peers if peer < self._rank):
             host, port, token = self._store.get(f"links/{peer}").decode().split()
             try:
                 link = connect(Route(host, int(port), "", 0), self._seconds)
@@ -109,12 +108,14 @@ class Links:
             except OSError as error:
                 raise BrokenLink(peer, receives=False, reason=f"no connection to {host}: {error}") from error
             self._add(peer, link)
+        entrance = Entrance(self._listener, self._token, {peer: peer for peer in peers if peer > self._rank})
         deadline = time.monotonic() + self._seconds
         while missing := [peer for peer in peers if peer not in self._link_of]:
             try:
-                self._add(*self._entrance.accept(deadline))
+                self._add(*entrance.accept(deadline))
             except LinkError as error:
                 raise BrokenLink(min(missing), receives=True, reason="it did not connect in time") from error
+        self._listener.close()
 
     def _add(self, peer: int, link: socket.socket) -> None:
         link.setblocking(True)  # calls that must not wait say so

@@ -57,7 +57,8 @@ def exchange(rank: int, links: Links, peers: list[int], size: int, about: int = 
     for number, peer in enumerate(peers):
         step.sends.extend((Message(0, peer, 0, 1), Message(1, peer, 1, 1)))
         step.receives.extend((Message(0, peer, 2 + 2 * number, 1), Message(1, peer, 3 + 2 * number, 1)))
-    links.connect(peers)
+    if not links._link_of:
+        links.connect(peers)
     call = links.frames(rows, step, about)
     for _ in range(rounds):
         call()

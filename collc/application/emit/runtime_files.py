@@ -93,7 +93,7 @@ def _write_program(
     program, is_run_file = file.program, options.profile is Profile.RUN
     title, subject = ("run file", "run file") if is_run_file else ("MSCCL file", "MSCCL")
     if is_run_file:
-        write_run(program, module, path)
+        write_run(program, module, path, options.dtype)
     else:
         with path.open("wb") as out:
             write_xml(program, out)
