@@ -10,6 +10,7 @@ says how many, and the logger `collc` why.
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import threading
@@ -27,6 +28,7 @@ import torch.distributed as dist
 
 from collc.runtime.buffers import Buffers, fits
 from collc.runtime.links import BrokenLink, Links, own_address
+from collc.runtime.placement import Names, names_of_process
 from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
@@ -159,10 +161,11 @@ class ScheduledGroup(dist.ProcessGroup):
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def _npus(self, store: dist.Store) -> tuple[str, ...]:
-        """The names of the NPUs by rank, "" of processes that do not name them."""
-        store.set(f"npu/{self._rank}", os.environ.get(NPU, ""))
-        return tuple(store.get(f"npu/{rank}").decode() for rank in range(self._size))
+    def _npus(self, store: dist.Store) -> list[Names]:
+        """The names of the NPUs by rank."""
+        store.set(f"npu/{self._rank}", json.dumps(names_of_process(os.environ.get(NPU, ""))))
+        said = [json.loads(store.get(f"npu/{rank}")) for rank in range(self._size)]
+        return [Names(given, tuple(labels)) for given, labels in said]
 
     def _check_folder(self, store: dist.Store) -> None:
         """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""

@@ -15,6 +15,7 @@ from collc.msccl.check.symbolic import call_of, placements_of, root_of
 from collc.msccl.running.over_tcp import run_program_of
 from collc.runtime.buffers import Buffers
 from collc.runtime.collectives import INPUT, REDUCING, ROOTED
+from collc.runtime.placement import Names
 from collc.runtime.rounds import RankRounds, Round, Rows, rounds_of
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import Schedules
@@ -164,13 +165,9 @@ def test_the_choice_of_files(tmp_path):
     assert chosen("broadcast", 1, 0) == "no file for root 0"
     assert chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 5)) == "no file for 5 ranks"
     assert chosen("allreduce", 1024, -1, "int8") == "in/small/s.run"
-    npus = tuple(f"npu[{number}]" for number in range(4))
-    assert chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus)) == "in/small/s.run"
-    other = chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus[::-1]))
-    assert other == "no file for the NPUs of the group in their order"
     with pytest.raises(ValueError, match=r"ranks \[1, 3\] do not name their NPU"):
-        Schedules.read(tmp_path, 0, 4, ("npu[0]", "", "npu[2]", ""))
-    assert Schedules.read(None, 0, 4, [""] * 4).files == ()
+        Schedules.read(tmp_path, 0, 4, [Names(name, ()) for name in ("npu[0]", "", "npu[2]", "")])
+    assert Schedules.read(None, 0, 4, [Names("", ())] * 4).files == ()
     sizes = "sizes: 4KiB .. 8KiB"
     collc.compile_text(PROGRAM.replace("RUN", RUNS["allgather"]).replace("OPTIONS", sizes), output=tmp_path / "g")
     gathering = Schedules.read(tmp_path, 0, 4)
