@@ -6,7 +6,6 @@ import argparse
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -34,7 +33,7 @@ def reader(expected: str, read: Callable[[str], T | None]) -> Callable[[str], T]
     return read_or_raise
 
 
-new_file = reader("a file and no folder is expected", lambda text: None if isdir(text) else Path(text))
+new_file = reader("a file and no folder is expected", lambda text: None if Path(text).is_dir() else Path(text))
 
 
 def definition_of(text: str) -> tuple[str, str]:

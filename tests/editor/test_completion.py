@@ -249,8 +249,9 @@ def test_symbols_of_a_workspace() -> None:
         ("let a = 1MiB + 3", "let a = 1MiB + 3MiB"),
         ("param n", "param n: int"),
         (
-            "import std.topologies\ntopology t = ring(3)\nschedule s on t { verify time < 10 }",
-            "import std.topologies\ntopology t = ring(3)\nschedule s on t { verify time < 10us }",
+            "import std.topologies\ntopology t = ring(3, bandwidth: 1GB/s, latency: 1us)\n"
+            "schedule s on t { verify time < 10 }",
+            "verify time < 10us }",
         ),
         ("let a = zzz", None),
         ("import std.topologies\ntopology t = ring(bandwidth: 1GB/s)", "n: 1)"),

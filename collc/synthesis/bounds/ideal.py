@@ -11,8 +11,8 @@ each part all that this part wants from the others. On networks without switches
 NPU and is received by one, so all arrivals together take at least their bytes divided by the sum of the rates of all
 senders, and by the sum of the rates of all receivers.
 
-On each link there is at least one message. Its overhead delays what it carries as a latency does, and no more is said of
-overheads here: how many messages there are depends on the chunks.
+On each link there is at least one message. Its overhead delays what it carries as a latency does, and no more is said
+of overheads here: how many messages there are depends on the chunks.
 """
 
 from __future__ import annotations
