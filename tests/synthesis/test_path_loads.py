@@ -168,3 +168,9 @@ def test_no_prices_are_sought_that_cannot_show_more(monkeypatch: pytest.MonkeyPa
         assert ideal_bound(net, demand).time >= full * 0.999
         if not number:
             assert len(rounds) - without < 10 < 30 < without
+
+
+def test_sums_of_products_are_exact_beyond_64_bits() -> None:
+    large = np.full((2, 3), (1 << 40) + 1, np.int64)
+    assert path_loads._dot(large, large) == 6 * ((1 << 40) + 1) ** 2
+    assert path_loads._dot(large, np.ones_like(large)) == 6 * ((1 << 40) + 1)

@@ -315,8 +315,10 @@ def measure(build: Build) -> Build:
             ideal = plan.attempt.ideal
         else:
             ideal = ideal_of(request, module)
-        own = ideal_bound(module.network, module.demand, module.model)
-        bound = lower_bound(module.network, module.demand, module.model, time_ps, own)
+        bound = module.bound
+        if bound is None:
+            own = ideal_bound(module.network, module.demand, module.model)
+            bound = lower_bound(module.network, module.demand, module.model, time_ps, own)
     except OverflowError as error:
         raise too_long(request) from error
     if not 0 <= time_ps < MAX_TIME or bound.time >= MAX_TIME:

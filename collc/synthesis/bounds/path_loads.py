@@ -203,8 +203,7 @@ class PathLoads:
     def _bound(self, price: FloatArray) -> Bound:
         network, whole, distance = self.fluid.network, self._whole_prices(price), self._distances(price)
         reached = np.where(distance < UNREACHABLE, distance, 0)
-        pairs = zip(self.volume.ravel().tolist(), reached.ravel().tolist(), strict=True)
-        work = sum(bytes_ * length for bytes_, length in pairs if bytes_)
+        work = _dot(self.volume, reached)
         work += sum(bytes_ * int(reached[row, source]) for bytes_, row, source in self._ends(reached))
         busiest = int(np.argmax(whole * self.fluid.capacity.astype(np.float64)))
         name = f"the links on the paths of the data, such as {network.shown_link(busiest)}"
@@ -234,6 +233,13 @@ class PathLoads:
         work: Any = numbers(waiting.ravel(), compiled), zeros(graph.edge_count, compiled, np.float64)
         version_of(add_loads, compiled)(table, *work)
         return np.asarray(work[1], np.float64)
+
+
+def _dot(first: Int64Array, second: Int64Array) -> int:
+    """The sum of the products of two tables of numbers of at least 0, exactly."""
+    if int(first.max(initial=0)) * int(second.max(initial=0)) * first.shape[1] < 1 << 63:
+        return sum(np.einsum("ij,ij->i", first, second).tolist())
+    return sum(a * b for a, b in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True) if a)
 
 
 def _has_pairs(demand: Demand) -> bool:
