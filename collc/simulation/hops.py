@@ -88,11 +88,7 @@ def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Tim
 
 
 def _kind_for(size: int, kind: LinkKind) -> LinkKind:
-<<<<<<< HEAD
-    """The link as messages of a size find it. Signals, which have no bytes, add nothing to the overhead of messages."""
-=======
     """The link as messages of a size find it. Signals, which have no bytes, are part of the overhead of messages."""
->>>>>>> main
     return kind if size else replace(kind, overhead=0)
 
 
