@@ -158,7 +158,7 @@ class ScheduledGroup(dist.ProcessGroup):
         self._name = ""
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._waiting = 0
-        self._lock = threading.Lock()
+        self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
 
     def _npus(self, store: dist.Store) -> list[Names]:
@@ -361,7 +361,7 @@ class ScheduledGroup(dist.ProcessGroup):
 
     def _finish(self, task: _Task) -> None:
         try:
-            with torch.no_grad():
+            with self._turn, torch.no_grad():  # calls of several threads take turns
                 for call in task.calls:
                     self._execute(call)
         except Exception as error:
