@@ -395,8 +395,8 @@ class ScheduledGroup(dist.ProcessGroup):
         if self._is_batched(call.given):
             exchanges = [partial(self._exchange_in_batch, rows, step) for step in rounds.rounds]
         else:
-            what = f"{call.name} {buffers.inplace} {call.given.dtype} {call.reduction.__name__} {call.divides}"
-            octets, about = rows.as_bytes(_octets, call.given.element_size()), zlib.crc32(what.encode())
+            what = call.name, buffers.inplace, len(given), given.dtype, call.reduction.__name__, call.divides
+            octets, about = rows.as_bytes(_octets, given.element_size()), zlib.crc32(repr(what).encode())
             exchanges = [self._links.frames(octets, step, about) for step in rounds.rounds]
         works = [[rows.operands(work) for work in step.work] for step in rounds.rounds]
         return _Prepared(buffers, list(zip(exchanges, works, strict=True)))
