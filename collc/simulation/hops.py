@@ -88,7 +88,7 @@ def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Tim
 
 
 def _kind_for(size: int, kind: LinkKind) -> LinkKind:
-    """The link as messages of a size find it. The overhead of messages is for their signals too, which have no bytes."""
+    """The link as messages of a size find it. Signals, which have no bytes, are part of the overhead of messages."""
     return kind if size else replace(kind, overhead=0)
 
 

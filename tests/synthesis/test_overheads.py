@@ -64,7 +64,9 @@ topology links {
     npu gpu[4] (launch: 5us)
     for i in 0..4, j in 0..4 if i != j { link gpu[i] -> gpu[j] (bandwidth: 1GB/s, latency: 1us, overhead: 0.25us) }
 }
-schedule npu_overhead on npus { run all_gather(npus.npus, size: 4kB) synthesize pccl() verify time == 7.75us emit mscclpp("a.json") }
+schedule npu_overhead on npus {
+    run all_gather(npus.npus, size: 4kB) synthesize pccl() verify time == 7.75us emit mscclpp("a.json")
+}
 schedule link_overhead on links { run all_gather(links.npus, size: 4kB) synthesize pccl() verify time == 7.25us }
 """
 

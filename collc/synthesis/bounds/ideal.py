@@ -11,8 +11,8 @@ each part all that this part wants from the others. On networks without switches
 NPU and is received by one, so all arrivals together take at least their bytes divided by the sum of the rates of all
 senders, and by the sum of the rates of all receivers.
 
-On each link there is at least one message. Its overhead delays what it carries as a latency does, and no more is said of
-overheads here: how many messages there are depends on the chunks.
+On each link there is at least one message. Its overhead delays what it carries as a latency does, and no more is said
+of overheads here: how many messages there are depends on the chunks.
 """
 
 from __future__ import annotations
@@ -184,11 +184,14 @@ def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterato
     network = _with_delays(network)
     yield from endpoint_bounds(network, sizes, traffic)
     fluid = Fluid.of(network, sizes, traffic)
-    yield from _bounds(fluid, demand)
+    best = 0
+    for bound in _bounds(fluid, demand):
+        best = max(best, bound.time)
+        yield bound
     if model is LinkModel.STORE and network.latencies[network.kind].any():
         largest = max(_largest_chunk(family.first) for family in demand.by_family.families)
         yield from _bounds(fluid.with_stored_chunks(largest), demand)
-    path = longest_path(network, traffic, network.latencies, 0)
+    path = longest_path(network, traffic, network.latencies, 0, best)
     yield Bound(path.time, f"the {path.name}")
 
 
@@ -203,18 +206,30 @@ def _with_delays(network: Network) -> Network:
     return replace(network, kinds=tuple(kinds))
 
 
-def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, size: int) -> Bound:
-    """The longest of the shortest paths that chunks of size number `size` or more must take.
+def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, size: int, known: int = 0) -> Bound:
+    """The longest of the shortest paths that chunks of size number `size` or more must take, if that can be longer than
+    a time that is known.
 
     cost: int64[kinds], picoseconds.
     """
     best = Bound(0, "")
+    if longest_by_first(network, cost) <= known:
+        return best
     sources, distance = distances_from_npus(network, cost)
     for part in traffic:
         time, start, end = part.longest(distance, sources, size)
         if best.time < time < UNREACHABLE:
             best = Bound(time, f"path from {network.shown_name(start)} to {network.shown_name(end)}")
     return best
+
+
+def longest_by_first(network: Network, cost: Int64Array) -> int:
+    """Picoseconds in which a chunk gets from any NPU to any other over the first one.
+
+    cost: int64[kinds], picoseconds.
+    """
+    graph, length, npus = Digraph.of(network), cost[network.kind], network.npus
+    return sum(int(distances_to(each, length, npus[:1])[0, npus].max()) for each in (graph, graph.reverse()))
 
 
 def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array, Int64Array]:
@@ -249,7 +264,7 @@ def _largest_chunk(run: Run) -> int:
 def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     best = 0
     for inside in chain(npu_sets(fluid), narrow_sets(fluid, demand)):
-        time = fluid.time_into(inside)
+        time = fluid.time_into(inside, best)
         if time > best:
             best = time
             yield Bound(time, name_of_links_into(fluid.network, inside))

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.cheapest_loads import PathTable, add_loads
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
+from collc.synthesis.bounds.cuts import MOST_SEARCHED
 from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op
@@ -80,9 +81,6 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
     return np.rint(price / most * PRICE_LEVELS) / PRICE_LEVELS
 
 
-MOST_WORK: Final = 300_000
-"""Targets x links up to which prices are sought; up to 8 times that, paths of equal prices and of bandwidths count."""
-
 ROUNDS: Final = 80
 """Changes of the prices."""
 
@@ -123,7 +121,7 @@ class PathLoads:
         Also none on networks that are too large.
         """
         network = fluid.network
-        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_WORK:
+        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_SEARCHED:
             return None
         pairs = np.zeros((network.device_count, network.device_count), np.int64)
         others: list[tuple[int, Int32Array, Int32Array, bool]] = []
@@ -152,7 +150,7 @@ class PathLoads:
             bound = self._bound(price)
             known = max(known, bound.time)
             yield bound
-        if work > MOST_WORK:
+        if work > MOST_SEARCHED:
             return
         price, is_best = self._best_price(share, known)
         yield self._bound(price)
@@ -203,8 +201,7 @@ class PathLoads:
     def _bound(self, price: FloatArray) -> Bound:
         network, whole, distance = self.fluid.network, self._whole_prices(price), self._distances(price)
         reached = np.where(distance < UNREACHABLE, distance, 0)
-        pairs = zip(self.volume.ravel().tolist(), reached.ravel().tolist(), strict=True)
-        work = sum(bytes_ * length for bytes_, length in pairs if bytes_)
+        work = _dot(self.volume, reached)
         work += sum(bytes_ * int(reached[row, source]) for bytes_, row, source in self._ends(reached))
         busiest = int(np.argmax(whole * self.fluid.capacity.astype(np.float64)))
         name = f"the links on the paths of the data, such as {network.shown_link(busiest)}"
@@ -234,6 +231,13 @@ class PathLoads:
         work: Any = numbers(waiting.ravel(), compiled), zeros(graph.edge_count, compiled, np.float64)
         version_of(add_loads, compiled)(table, *work)
         return np.asarray(work[1], np.float64)
+
+
+def _dot(first: Int64Array, second: Int64Array) -> int:
+    """The sum of the products of two tables of numbers of at least 0, exactly."""
+    if int(first.max(initial=0)) * int(second.max(initial=0)) * first.shape[1] < 1 << 63:
+        return sum(np.einsum("ij,ij->i", first, second).tolist())
+    return sum(a * b for a, b in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True) if a)
 
 
 def _has_pairs(demand: Demand) -> bool:
