@@ -138,9 +138,9 @@ def test_where_every_chunk_goes_to_all_cuts_are_enough(monkeypatch: pytest.Monke
     loads = PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2]))
     assert loads is not None
     assert len(list(loads.bounds())) == 3
-    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 3)
+    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_SEARCHED", 3)
     assert len(list(loads.bounds())) == 2
-    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 2)
+    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_SEARCHED", 2)
     assert PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2])) is None
 
 

@@ -392,9 +392,12 @@ def write(build: Build) -> Build:
     given = build.given
     emits = given.emits if given.settings.write else ()
     page = partial(_page, build)
+    stopped = build.plan is not None and build.plan.search_stopped
     with open_draft(OUTPUT_HINT) as draft:
+        target = (given.settings.output, draft)
         output = write_files(
-            build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
+            *(build.module, given.request.network, emits, target, given.progress, page),
+            hurried=lambda: stopped or given.interrupted(),
         )
         build = build.with_files(output)
         if "failed" in output.checks.values():

@@ -17,7 +17,9 @@ from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.network import Network
 
 MOST_SEARCHED: Final = 300_000
-"""Members x links, at most, of runs that differ in their groups only and that are searched; a bound on time: 1 s."""
+"""Members x links, at most, of runs that differ in their groups only and that are searched; a bound on time: 1 s. Also
+of NPUs with chunks of their own, for which prices of links are sought; up to 8 times that, simple prices count.
+"""
 
 EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""

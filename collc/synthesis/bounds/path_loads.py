@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.cheapest_loads import PathTable, add_loads
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
+from collc.synthesis.bounds.cuts import MOST_SEARCHED
 from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op
@@ -80,9 +81,6 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
     return np.rint(price / most * PRICE_LEVELS) / PRICE_LEVELS
 
 
-MOST_WORK: Final = 300_000
-"""Targets x links up to which prices are sought; up to 8 times that, paths of equal prices and of bandwidths count."""
-
 ROUNDS: Final = 80
 """Changes of the prices."""
 
@@ -123,7 +121,7 @@ class PathLoads:
         Also none on networks that are too large.
         """
         network = fluid.network
-        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_WORK:
+        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_SEARCHED:
             return None
         pairs = np.zeros((network.device_count, network.device_count), np.int64)
         others: list[tuple[int, Int32Array, Int32Array, bool]] = []
@@ -152,7 +150,7 @@ class PathLoads:
             bound = self._bound(price)
             known = max(known, bound.time)
             yield bound
-        if work > MOST_WORK:
+        if work > MOST_SEARCHED:
             return
         price, is_best = self._best_price(share, known)
         yield self._bound(price)
