@@ -82,7 +82,7 @@ def pccl(task: Task, effort: Effort) -> Schedule:
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
-    goal = task_bound(task).time if effort.bound is None else effort.bound
+    goal = task_bound(task).time if effort.bound is None else effort.bound()
     portfolio = _Portfolio(conditions, effort)
     slack = 0 if portfolio.trials > 1 else goal // 50
     best: _Planned | None = None
