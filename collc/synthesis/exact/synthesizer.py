@@ -135,7 +135,8 @@ class StepSearch:
 def find_model(text: str, effort: Effort, end: float) -> frozenset[str] | None:
     """The constants that are true in a model of a propositional script; None if it has no model.
 
-    end: when to stop, by the monotonic clock. Raises Undecided if the time is used up, if `effort.stop` returns True, or at Ctrl-C.
+    end: when to stop, by the monotonic clock. Raises Undecided if the time is used up, if
+    `effort.stop` returns True, or at Ctrl-C.
     """
     limits = SolverLimits(end - monotonic(), seed=effort.seed, stop=effort.stop)
     try:
