@@ -15,7 +15,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, has_reductions, obstacle_to_shared_sums
 from collc.ten.module import Module
-from collc.ten.schedule import Clock, LinkModel
+from collc.ten.schedule import LinkModel
 
 SAMPLE: Final = 16
 """NPUs to which the longest path is sought."""
@@ -41,18 +41,9 @@ class ProblemKind:
         return has_reductions(self.module.demand)
 
     @cached_property
-    def pairs(self) -> int:
-        """Pairs of a chunk and an NPU that it must reach or be reduced from."""
-        count = 0
-        for table in self.module.demand.tables:
-            pre, post = table.sets.sizes[table.pre], table.sets.sizes[table.post]
-            count += int(post.sum()) + int(pre[table.op != 0].sum())
-        return count
-
-    @cached_property
     def is_shared(self) -> bool:
         """Whether chunks are wanted by, or reduced from, more than two NPUs on average."""
-        return self.pairs > 2 * max(1, self.module.demand.chunk_count)
+        return self.module.demand.pair_count > 2 * max(1, self.module.demand.chunk_count)
 
     @cached_property
     def has_root(self) -> bool:
@@ -63,20 +54,19 @@ class ProblemKind:
     @cached_property
     def link_times(self) -> tuple[float, float]:
         """Picoseconds, on average, for which the bytes of a chunk take a link, and until the chunk arrives."""
-        network, demand = self.module.network, self.module.demand
-        if not demand.chunk_count or not network.link_count:
-            return 0.0, 0.0
+        network, sizes = self.module.network, self.module.demand.chunk_sizes
         try:
-            clock = Clock.of(network, demand, LinkModel.PIPELINED)
+            busy = network.occupancy(sizes)[network.kind]
+            total = busy + network.latencies[network.kind, None]
         except ValueError:
             return 0.0, 0.0
-        return float(clock.busy[network.kind].mean()), float(clock.total[network.kind].mean())
+        return (float(busy.mean()), float(total.mean())) if busy.size else (0.0, 0.0)
 
     @cached_property
     def is_bandwidth_bound(self) -> bool:
         """Whether what an NPU gets keeps its links busy for much longer than latencies last."""
         busy, total = self.link_times
-        return busy * self.pairs > BANDWIDTH_BOUND * (total - busy) * self.module.network.link_count
+        return busy * self.module.demand.pair_count > BANDWIDTH_BOUND * (total - busy) * self.module.network.link_count
 
     @cached_property
     def time_of_longest_path(self) -> float:
@@ -101,7 +91,7 @@ class ProblemKind:
         """Whether they do if each contribution travels to all NPUs by itself, and in files only few do."""
         if not self.shares_sums or self.module.network.has_limited_buffers:
             return False
-        if self.module.relays and self.pairs > 2 * MOST_RELAYED_IN_FILES:
+        if self.module.relays and self.module.demand.pair_count > 2 * MOST_RELAYED_IN_FILES:
             return False
         return self.takes_less_than_a_path(len(self.module.network.npus) ** 2)
 

@@ -27,7 +27,6 @@ from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
 from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, KnownBounds, candidates
 from collc.synthesis.auto.group_parts import by_group
-from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers
 from collc.synthesis.task import MAX_TRANSFERS, Effort, WorkMeter, check_transfer_count
@@ -89,7 +88,8 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     if built.network.unwound and not module.network.unwound:
         notes.append(UNWOUND)
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
-    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes))
+    bound = search.bounds.find(built.network)
+    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=bound)
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
@@ -180,7 +180,7 @@ class _Search:
         if divided is not None:  # if its parts share nothing, nothing else is likely
             most = 0 if divided.ahead else 2
             known = [divided, *(replace(candidate, ahead=min(most, candidate.ahead)) for candidate in known)]
-        first = max(FIRST_WORK, ProblemKind(self.module).pairs // GROWTH**2)
+        first = max(FIRST_WORK, self.module.demand.pair_count // GROWTH**2)
         last = self.effort.experience
         hopeless = set[str]() if last is None else last.left_out(self.module.demand)
         fast = [candidate for candidate in known if candidate.name not in hopeless] or known
