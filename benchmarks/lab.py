@@ -3,7 +3,7 @@
 As root on Linux, with iproute2; five minutes of an idle machine. Prints the table, and writes it with its pictures to
 docs/measured.md; with a WORD, only that of some networks is printed. -o writes the page of each schedule. Links carry
 200 Mb/s together, which a busy machine with two cores still does. If the runs of a schedule differ by over 5 %, it is
-measured again, up to twice and four times in all, and the steadiest measurement counts.
+measured again, up to twice and six times in all, and the steadiest measurement counts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def measure(name: str, collective: str) -> LabReport:
     with TemporaryDirectory() as folder:
         path = Path(folder, "lab.coll")
         path.write_text(text)
-        return run_lab(path, LabSettings(rate=Fraction(25_000_000), seconds=2), lambda _share, _phase: None)
+        return run_lab(path, LabSettings(rate=Fraction(25_000_000), seconds=1.8), lambda _share, _phase: None)
 
 
 def measured_steadily(name: str, collective: str, again: list[int]) -> LabReport:
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"no network has '{options.word}' in its name; there are {', '.join(NETWORKS)}")
     print(HEAD)
     reports: dict[tuple[str, str], LabReport] = {}
-    again = list(range(4))
+    again = list(range(6))
     for name, collective in ((known, collective) for known in names for collective in NETWORKS[known][2]):
         report = reports[name, collective] = measured_steadily(name, collective, again)
         if options.output:
