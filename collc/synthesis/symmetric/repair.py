@@ -26,7 +26,7 @@ from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_comp
 from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
@@ -195,6 +195,10 @@ class Repair:
         self.closed_first = False
         self.rerouted: dict[int, list[int]] = {}
         self.moves = Moves.of(self.messages, translations, times, rows)
+        self._mirror, self._opposite = -1, np.empty(0, np.int32)
+        self._weak = np.zeros(self.count, np.int64)
+        self._gone = whole.source[gone], whole.target[gone]
+        self._release = np.zeros(numbers.parts, np.int64)
         self._links = network.link_count
         self._sent = [np.empty((0, 4), np.int64)]
 
@@ -206,7 +210,7 @@ class Repair:
         since = np.full((self.numbers.parts, self.count), -1, np.int64)
         order = np.argsort(-self.messages.arrival, kind="stable")
         since[self.messages.chunk[order], self.messages.target[order]] = self.messages.arrival[order]
-        since[:, 0] = 0
+        since[:, 0] = self._release
         return since.reshape(-1)
 
     @cached_property
@@ -216,6 +220,34 @@ class Repair:
         hop = self.messages.rows >= 0
         message[self.messages.rows[hop]] = np.nonzero(hop)[0]
         return message
+
+    def reflect(self, mirror: int, opposite: Int32Array, release: Int64Array) -> None:
+        """Let all that is sent take the opposite links too, backwards in time from `mirror` on: for partials.
+
+        release: when the chunks of the representative are complete. NPUs that have lost links pass on what they get
+        only if nobody else can.
+        """
+        self._mirror, self._opposite, self._release = mirror, opposite, release
+        self._weak[self.translations.element_of[np.concatenate(self._gone)]] = 1
+
+    def _with_mirror(self, link: Int32Array, start: Int64Array) -> tuple[Int32Array, Int64Array]:
+        """What takes links, and what takes their opposites for it."""
+        if self._mirror < 0:
+            return link, start
+        back = self._mirror - start - self.times.window[link]
+        return np.append(link, self._opposite[link]), np.append(start, back)
+
+    def _idle_times(self, link: Int32Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """(int64[classes + 1], begins, ends): when links of each class are idle, if these are taken then (CSR)."""
+        classes, long = self.translations.class_links, self.times.taken
+        bounds, start = _group_starts(self.translations.class_row[link], start, len(classes))
+        number = np.arange(len(classes))
+        busy = np.insert(start, bounds[1:], NEVER)
+        before = np.repeat(long[classes[:, 0]], np.diff(bounds))
+        idle = np.insert(start + before, bounds[:-1], 0 if self._mirror < 0 else self._mirror - NEVER)
+        of = np.repeat(number, np.diff(bounds) + 1)
+        some = idle < busy
+        return _bounds(of[some], len(classes)), idle[some], busy[some]
 
     def route_to(self, target: int, sender: int) -> list[int] | None:
         """The links of the move from one element to another; None if one is missing."""
@@ -260,19 +292,20 @@ class Repair:
         below = messages.chunk if pairs else messages.parent
         order = np.argsort(below, kind="stable")
         below = below[order]
-        fresh = np.setdiff1d(wanted, known)
-        all_, first = [fresh], np.union1d(known, fresh)
+        wanted = distinct(wanted)
+        fresh = wanted[~find_keys(known, wanted)[1]]
+        all_, first = [fresh], distinct(np.append(known, fresh))
         while len(fresh):
             message, element = np.divmod(fresh, self.count)
             above = messages.chunk[message] if pairs else message
             low, high = (np.searchsorted(below, above, side) for side in ("left", "right"))
-            fresh = np.unique(order[ranges(low, high)] * self.count + np.repeat(element, high - low))
+            fresh = distinct(order[ranges(low, high)] * self.count + np.repeat(element, high - low))
             fresh = fresh[~find_keys(first, fresh)[1]]  # messages form a tree, so that no others come twice
             all_.append(fresh)
             if pairs:
                 break
         dropped = np.concatenate(all_)
-        return np.union1d(known, dropped), dropped
+        return distinct(np.append(known, dropped)), dropped
 
     def find_overlaps(self, link: Int64Array, start: Int64Array) -> Int64Array:
         """The translations of messages that are on links when these are taken, as `missing`."""
@@ -426,6 +459,9 @@ class Repair:
         element = np.broadcast_to(element[:, None], row.shape)[row >= 0].astype(np.int32)
         row, links = row[row >= 0], len(times.taken)
         sent = np.concatenate(self._sent)
+        taken = self._with_mirror(link, self.rows.start)
+        idle = self._idle_times(*taken)
+        dropped = self._with_mirror(translations.moved_links(link[row], element), self.rows.start[row])
         rank, number_of = np.empty(len(moves.steps), np.int64), np.full(self.count, -1, np.int64)
         rank[moves.by_rank] = number_of[moves.steps] = np.arange(len(rank))
         axes = zip(translations.sizes, translations.strides, strict=True)
@@ -434,9 +470,9 @@ class Repair:
         columns = (
             translations.sizes, translations.strides, index.ravel(), translations.class_links.ravel(),
             translations.class_row, times.taken, times.window,
-            *_group_starts(translations.class_row[link], self.rows.start, len(translations.class_links)),
-            *_group_starts(translations.moved_links(link[row], element), self.rows.start[row], links),
-            *_group_starts(sent[:, 2], sent[:, 3], links),
+            *idle,
+            *_group_starts(*dropped, links),
+            *_group_starts(sent[:, 2], sent[:, 3], links), self._opposite, self._weak,
             self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.bounds, moves.row,
             moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent, self.messages.target,
             moves.move_of, nothing, nothing, np.full(self.count, NEVER), zeros, zeros, np.zeros(1), np.zeros(width),
@@ -446,7 +482,7 @@ class Repair:
         memory = np.zeros(int(begins[-1]), np.int64)
         for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
             memory[begin : begin + len(column)] = column
-        lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room
+        lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room, self._mirror
         layout = Layout(self.count, self._links, self.end, *lengths, *begins[:-1].tolist())
         return layout, numbers(memory, compile_it), int(begins[-4])
 
