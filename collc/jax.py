@@ -120,7 +120,7 @@ def _call(
     x = jnp.asarray(x)
     shape, ranks = x.shape, lax.axis_size(axis_name)
     what = f"{coll} of {x.dtype}{list(x.shape)} by {_name(schedule)}"
-    chosen = Schedules(_files(schedule), "", 0, ranks).choose(coll, x.nbytes, root)
+    chosen = Schedules(_files(schedule), "", 0, ranks).choose(coll, x.nbytes, root, x.dtype.name)
     if not isinstance(chosen, tuple):
         raise ValueError(f"{what}: {chosen}")  # noqa: TRY004
     if op not in _OPS:

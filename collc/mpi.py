@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from collc.runtime.buffers import Buffers, fits
 from collc.runtime.collectives import REDUCING
+from collc.runtime.placement import names_of_process
 from collc.runtime.rank_program import OPS, divide
 from collc.runtime.rounds import Message, Rows
 from collc.runtime.run_program import RunProgram
@@ -37,17 +38,19 @@ class Communicator:
     """
 
     def __init__(self, comm: Any, folder: str | os.PathLike[str], npu: str = "", seconds: float = 60) -> None:
-        """npu: the name or label of this rank's NPU in the programs; "": rank r of a file is rank r, whatever it is.
+        """npu: the name or label of this rank's NPU in the programs; "": as it is found (`collc.runtime.placement`).
         seconds: how long a rank waits for the messages of a round.
 
-        Raises ValueError for a damaged file, if the ranks have different files, and if only some ranks name their NPUs;
-        OSError without a folder.
+        Raises ValueError for a damaged file, if the ranks have different files, if only some ranks name their NPUs, and
+        if a file is for nearly these NPUs; OSError without a folder.
         """
         self._comm: Any = comm.Dup()  # so that no message of the caller matches one of ours
         self.seconds: float = seconds
         self.rank: int = comm.rank
         self.size: int = comm.size
-        self.schedules: Schedules = Schedules.read(Path(folder), self.rank, self.size, comm.allgather(npu))
+        self.schedules: Schedules = Schedules.read(
+            Path(folder), self.rank, self.size, comm.allgather(names_of_process(npu))
+        )
         self.counts = self.schedules.counts
         if len(set(comm.allgather(self.schedules.digest))) > 1:
             raise ValueError(f"the ranks have different files in {folder}")
@@ -65,7 +68,7 @@ class Communicator:
             raise ValueError(f"{coll} on {self.size} ranks from {given.size} elements does not give {taken.size}")
         given, taken = given.reshape(-1), taken.reshape(-1)
         by_mpi = self.of_mpi(coll, given, taken, op, root)
-        chosen = self.schedules.choose(coll, given.nbytes, root) if given.size else "no elements"
+        chosen = self.schedules.choose(coll, given.nbytes, root, given.dtype.name) if given.size else "no elements"
         self.schedules.count(coll, chosen if isinstance(chosen, str) else chosen[0])
         if isinstance(chosen, str):
             return by_mpi
@@ -232,7 +235,7 @@ def bench(comm: Communicator, sizes: list[int], times: int) -> None:
             part = count // comm.size
             given = np.arange(part if coll == "allgather" else count, dtype=np.float32) % 7 + comm.rank
             taken = np.zeros(part if coll == "reducescatter" else count, np.float32)
-            chosen = comm.schedules.choose(coll, given.nbytes)
+            chosen = comm.schedules.choose(coll, given.nbytes, dtype=given.dtype.name)
             calls = {"MPI": comm.of_mpi(coll, given, taken)}
             if not isinstance(chosen, str):
                 calls[chosen[0]] = comm.prepare(coll, given, taken)

@@ -10,6 +10,7 @@ says how many, and the logger `collc` why.
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import threading
@@ -27,6 +28,7 @@ import torch.distributed as dist
 
 from collc.runtime.buffers import Buffers, fits
 from collc.runtime.links import BrokenLink, Links, own_address
+from collc.runtime.placement import Names, names_of_process
 from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
@@ -146,19 +148,24 @@ class ScheduledGroup(dist.ProcessGroup):
         self.schedules = Schedules.read(Path(folder) if folder else None, rank, size, self._npus(store))
         self._check_folder(store)
         self._links = Links(store, rank, size, own_address(), timeout.total_seconds())
+        try:  # now, so that the end of a rank before its first call is noticed
+            self._links.connect(self.schedules.peers)
+        except BrokenLink as error:
+            raise ScheduleError(f"no group: rank {rank} has no connection: {error}") from error
         self._scratch: dict[torch.dtype, torch.Tensor] = {}
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
         self._failed: ScheduleError | None = None
         self._name = ""
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._waiting = 0
-        self._lock = threading.Lock()
+        self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def _npus(self, store: dist.Store) -> tuple[str, ...]:
-        """The names of the NPUs by rank, "" of processes that do not name them."""
-        store.set(f"npu/{self._rank}", os.environ.get(NPU, ""))
-        return tuple(store.get(f"npu/{rank}").decode() for rank in range(self._size))
+    def _npus(self, store: dist.Store) -> list[Names]:
+        """The names of the NPUs by rank."""
+        store.set(f"npu/{self._rank}", json.dumps(names_of_process(os.environ.get(NPU, ""))))
+        said = [json.loads(store.get(f"npu/{rank}")) for rank in range(self._size)]
+        return [Names(given, tuple(labels)) for given, labels in said]
 
     def _check_folder(self, store: dist.Store) -> None:
         """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""
@@ -313,7 +320,7 @@ class ScheduledGroup(dist.ProcessGroup):
             coll, self._size, given.numel(), taken.numel()
         ):
             return "an input and an output that do not fit each other"
-        chosen = self.schedules.choose(coll, given.nbytes, root)
+        chosen = self.schedules.choose(coll, given.nbytes, root, str(given.dtype).removeprefix("torch."))
         if isinstance(chosen, str):
             return chosen
         return _Call(*chosen, given.detach().view(-1), taken.detach().view(-1), reduction, op == dist.ReduceOp.AVG)
@@ -354,7 +361,7 @@ class ScheduledGroup(dist.ProcessGroup):
 
     def _finish(self, task: _Task) -> None:
         try:
-            with torch.no_grad():
+            with self._turn, torch.no_grad():  # calls of several threads take turns
                 for call in task.calls:
                     self._execute(call)
         except Exception as error:
@@ -388,12 +395,8 @@ class ScheduledGroup(dist.ProcessGroup):
         if self._is_batched(call.given):
             exchanges = [partial(self._exchange_in_batch, rows, step) for step in rounds.rounds]
         else:
-            what = f"{call.name} {buffers.inplace} {call.given.dtype} {call.reduction.__name__} {call.divides}"
-            octets, about = rows.as_bytes(_octets, call.given.element_size()), zlib.crc32(what.encode())
-            try:
-                self._links.connect(rounds.peers)
-            except BrokenLink as error:
-                raise self._fail(call, 1, len(rounds.rounds), error) from error
+            what = call.name, buffers.inplace, len(given), given.dtype, call.reduction.__name__, call.divides
+            octets, about = rows.as_bytes(_octets, given.element_size()), zlib.crc32(repr(what).encode())
             exchanges = [self._links.frames(octets, step, about) for step in rounds.rounds]
         works = [[rows.operands(work) for work in step.work] for step in rounds.rounds]
         return _Prepared(buffers, list(zip(exchanges, works, strict=True)))

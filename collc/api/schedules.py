@@ -58,7 +58,7 @@ class LowerOptions(TypedDict, total=False):
 
     kind: "msccl" (the default) for MSCCL XML; "mscclpp" for an MSCCL++ execution plan, which has only the options
         instances, protocol ("Simple" or "LL"), sizes, placement, coll and gpus_per_node; "run" for a run file, which
-        has only instances, channels, sizes and placement.
+        has only instances, channels, sizes, placement and dtype.
     instances: number of copies of the program, each of which moves its part of every chunk.
     protocol: "Simple" (the default), "LL" or "LL128".
     channels: the most channels to use.
@@ -68,6 +68,7 @@ class LowerOptions(TypedDict, total=False):
     placement: "in", "out" or "both"; whether the output is the input's memory.
     coll: "custom" for one file of all runs together; else each run has a file.
     gpus_per_node: number of consecutive ranks that map each other's memory; None: the parts that only slow links join.
+    dtype: the type of elements, as torch and NumPy call it.
     """
 
     kind: Literal["msccl", "mscclpp", "run"]
@@ -79,6 +80,7 @@ class LowerOptions(TypedDict, total=False):
     placement: Literal["in", "out", "both"] | None
     coll: Literal["custom"] | None
     gpus_per_node: int | None
+    dtype: str
 
 
 _KIND: Final = arguments.one_of("msccl", "mscclpp", "run")

@@ -55,7 +55,7 @@ class CompilationEnded(Exception):
     option("--passes PIPELINE", _PASSES),
     option("--print-after PASS", "print the module after this pass, as .ten", action="append", default=[]),
     flag("--prove", "prove all properties with Z3, and look for a shorter schedule"),
-    option("--certificate FILE", "write the formulas given to Z3, as SMT-LIB text", Path),
+    option("--certificate FILE", "write the formulas given to Z3, as SMT-LIB text", read.new_file),
     shared.JSON,
     shared.QUIET,
     ends=False,
@@ -283,7 +283,7 @@ def compare_command(chosen: argparse.Namespace) -> Output:
         "the report (default: NAME.html, of several files comparison.html, without --svg or --png)", metavar="FILE.html"
     ),
     shared.SVG.with_help("write one picture"),
-    option("--png FILE.png", "write one picture; needs the extra collc[png]", Path),
+    option("--png FILE.png", "write one picture; needs the extra collc[png]", read.new_file),
     option("--picture", "which one (default: topology)", choices=PICTURE_KINDS.keys()),
     option("--theme", "the colours of that picture (default: light)", choices=("light", "dark")),
     shared.SCHEDULE,

@@ -36,7 +36,7 @@ from collc.command.terminal import Output, progress_bar
         "the table: its name ends in .csv, .json or .parquet; beside it is the journal while the sweep runs",
         metavar="FILE",
     ),
-    option("--plot FILE.svg", "draw time or bandwidth against a param", Path),
+    option("--plot FILE.svg", "draw time or bandwidth against a param", read.new_file),
     option("--plot-x PARAM", "the param (default: the first one with several numbers)"),
     option("--plot-y", "what is drawn (default: bandwidth if it is known)", choices=("time", "bandwidth")),
     flag("--timings", "add the CPU seconds of each case to the table"),
@@ -83,8 +83,10 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
     shared.DEFINITIONS,
     option(
         "--emit KIND",
-        "kinds of files, of msccl and mscclpp (default: both)",
-        read.list_of(read.reader("a kind of file is msccl or mscclpp", {"msccl": "msccl", "mscclpp": "mscclpp"}.get)),
+        "kinds of files, of msccl, mscclpp and run (default: msccl,mscclpp)",
+        read.list_of(
+            read.reader("a kind of file is msccl, mscclpp or run", {k: k for k in ("msccl", "mscclpp", "run")}.get)
+        ),
         dest="kinds",
         default=["msccl", "mscclpp"],
     ),

@@ -118,8 +118,8 @@ PROGRAM: Final = option("file FILE.coll", "the program; - for standard input", P
 PROGRAMS: Final = option("files FILE.coll", "a program; - for standard input", Path, nargs="+")
 RUNTIME_FILE: Final = option("file FILE", titles("run"), Path)
 FOLDER: Final = option("-o, --output DIR", "folder for all files (default: this one)", Path, default=Path())
-OUTPUT: Final = option("-o, --output FILE.coll", "the program to write", Path)
-SVG: Final = option("--svg FILE.svg", "write a picture", Path)
+OUTPUT: Final = option("-o, --output FILE.coll", "the program to write", read.new_file)
+SVG: Final = option("--svg FILE.svg", "write a picture", read.new_file)
 SCHEDULE: Final = option("--schedule NAME", "only this schedule of the program")
 DEFINITIONS: Final = option(
     "-D name=value",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from collc.base.memory import LEAST
@@ -30,6 +32,15 @@ def reader(expected: str, read: Callable[[str], T | None]) -> Callable[[str], T]
         return value
 
     return read_or_raise
+
+
+def new_file(text: str) -> Path:
+    """The path of a file to write, which is no folder."""
+    path = Path(text)
+    with suppress(OSError):  # a name that no file can have is an error when it is written
+        if path.is_dir():
+            raise argparse.ArgumentTypeError(f"a file and no folder is expected, not {text!r}")
+    return path
 
 
 def definition_of(text: str) -> tuple[str, str]:

@@ -64,11 +64,10 @@ def enter_folders(ls: Server, _params: lsp.InitializedParams) -> None:
 
 @server.feature(lsp.SHUTDOWN)
 async def finish(ls: Server, _params: None) -> None:
-    """End the compilation that runs, and wait for all answers: pygls 2.1 cannot shut down before these."""
-    while _RUNNING in ls.results.values() or (ls.checking is not None and not ls.checking.done()):
+    """End the compilations, and wait until all requests are answered: pygls 2.1 fails if it must cancel some."""
+    while ls.open_requests:
         ls.end_compilation()
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.01)  # in which they are sent
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -403,9 +402,11 @@ async def compile_schedule(ls: Server, uri: str, name: str) -> str:
         )
         ls.refresh_lenses()
         output, _ = await process.communicate()
-    ls.results[path, name] = _result(output, name)
-    ls.refresh_lenses()
-    return ls.results[path, name][0]
+    result = _result(output, name)
+    if process is ls.compiling:  # otherwise a later one shows that it is running
+        ls.results[path, name] = result
+        ls.refresh_lenses()
+    return result[0]
 
 
 def _result(output: bytes, name: str) -> tuple[str, str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path
 
@@ -51,6 +53,11 @@ def range_of(span: Span | None) -> lsp.Range:
     return lsp.Range(*(lsp.Position(*end) for end in ends))
 
 
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Whether a log record is about a fault of the server, not about a request that it refuses."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcInvalidParams)
+
+
 class Server(LanguageServer):
     """The server of one client.
 
@@ -71,6 +78,7 @@ class Server(LanguageServer):
         self.pictures = False
         self.results: dict[tuple[Path, str], tuple[str, str]] = {}
         self.compiling: asyncio.subprocess.Process | None = None
+        logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_fault)
         gc.disable()
         gc.freeze()  # the modules stay
 
@@ -105,6 +113,15 @@ class Server(LanguageServer):
         shown = self.client_capabilities.workspace
         if shown is not None and shown.code_lens is not None and shown.code_lens.refresh_support:
             self.workspace_code_lens_refresh(None)
+
+    @property
+    def open_requests(self) -> int:
+        """Requests of the client that have no answer yet, but for the one that is being handled."""
+        asked = list(self.protocol._request_futures.items())  # pyright: ignore[reportPrivateUsage]
+        of_server = self.protocol._result_types  # pyright: ignore[reportPrivateUsage]
+        this = cast("object", asyncio.current_task())
+        others = (future for number, future in asked if number not in of_server and number != self.protocol.msg_id)
+        return sum(not future.done() for future in others if this is not future)
 
     def end_compilation(self) -> None:
         """End the compilation that runs, if there is one."""

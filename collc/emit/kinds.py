@@ -137,6 +137,7 @@ _RECORDS: Final = (
         {
             **{name: _MSCCL[name] for name in ("instances", "channels", "placement")},
             "sizes": Option("range", "smallest and largest buffer, both included", least=0),
+            "dtype": Option("string", "the type of elements, as torch and NumPy call it; any if it is left out"),
         },
         "collc.application.emit.runtime_files:check_run",
         needs="program",

@@ -121,7 +121,8 @@ class Emission:
 
     kind: its name. module: with its schedule. options: those that the statement gives, by name; each fits the record of
     the kind. network: as the program declares it; the one of the module may have direct links in place of switches.
-    announce: receives the name of each phase. page: the report of the schedule as HTML.
+    announce: receives the name of each phase. page: the report of the schedule as HTML. hurried: whether a limit or a
+    signal ended the search, so that no time is spent on faster files.
     """
 
     kind: str
@@ -131,6 +132,7 @@ class Emission:
     network: Network | None = None
     announce: Announcer = lambda _phase: None
     page: Callable[[], str] = str
+    hurried: Callable[[], bool] = lambda: False
 
 
 def emit_report(emission: Emission) -> WrittenFile:

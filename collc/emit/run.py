@@ -17,13 +17,13 @@ from collc.ten.module import Module
 _BUFFER_NUMBERS: Final = {"i": INPUT, "o": OUTPUT, "s": SCRATCH}
 
 
-def write_run(program: Program, module: Module, path: Path) -> None:
-    """Write a program on which all stages of the lowering have run. module: with its schedule."""
-    path.write_bytes(run_program(program, module).to_bytes())
+def write_run(program: Program, module: Module, path: Path, dtype: str = "") -> None:
+    """Write a program on which all stages of the lowering have run. module: with its schedule. dtype: of elements."""
+    path.write_bytes(run_program(program, module, dtype).to_bytes())
 
 
-def run_program(program: Program, module: Module) -> RunProgram:
-    """A lowered program as the runtime reads it."""
+def run_program(program: Program, module: Module, dtype: str = "") -> RunProgram:
+    """A lowered program as the runtime reads it. dtype: of elements; "": any."""
     network, collective = module.network, program.collective
     npus = network.npus.tolist()
     blocks = [(gpu.rank, tb.send, tb.receive, tb.channel) for gpu in program.gpus for tb in gpu.threadblocks]
@@ -46,6 +46,7 @@ def run_program(program: Program, module: Module) -> RunProgram:
         blocks=np.array(blocks, np.int32).reshape(-1, 4),
         steps=np.array([_row(number, step) for number, step in steps], np.int32).reshape(-1, 10),
         when=np.array([step.when[0] for _, step in steps], np.int64),
+        dtype=dtype,
     )
 
 

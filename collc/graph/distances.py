@@ -6,6 +6,7 @@ distances are exact.
 
 from __future__ import annotations
 
+import sys
 from heapq import heappop, heappush
 from typing import Any, Final, cast
 
@@ -74,7 +75,10 @@ def _dijkstra(
     together: (int64[vertices], distances from the nearest start; int32[vertices], which start that is, < 0 for none).
     """
     longest = int(length.max(initial=0)) * graph.vertex_count
-    if longest < _EXACT and is_long(STEP_TIME * len(starts) * graph.edge_count):
+    work = STEP_TIME * len(starts) * graph.edge_count
+    if "scipy.sparse.csgraph" in sys.modules:  # most of its time is for loading it
+        work *= 100
+    if longest < _EXACT and is_long(work):
         return _by_scipy(graph, length, starts, together=together)
     searches = [starts] if together else [starts[row : row + 1] for row in range(len(starts))]
     searched = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from numba import config, njit
+from numba.core.runtime import rtsys
 from numba.core.types import unliteral
 
 from collc.base.memory import require_for_search
@@ -92,7 +93,8 @@ class _ForgivingCache:
 
     def _read(self, signature: object, context: object) -> object:
         try:
-            return self._cache.load_overload(signature, context)
+            rtsys.initialize(context)
+            return self._cache._load_overload(signature, context)
         except Exception:  # pickle and LLVM raise of everything
             with suppress(Exception):
                 self._cache.flush()

@@ -3,9 +3,9 @@
 Written for plain Python on lists and for Numba on arrays (collc/kernels/compiled.py). A message takes its hops one
 after another, all of it at a time; each link carries one message after another, in the order in which they reach it.
 
-Events are (time, order, number, hop). number k, hop 0: task k starts; hop h: it has taken h hops (a local task: it is
-done); number -1 - l: link l is free. Events of one time happen in order of `order`, which is the rank of the task
-(`ranked`), or counts the events as they are created, as ASTRA-sim does.
+Events are (time, order, number) in a heap. number k: task k starts, or has taken the hops that `hop` says (a local
+task: it is done); number -1 - l: link l is free. Events of one time happen in order of `order`, which is the rank of
+the task (`ranked`), or counts the events as they are created, as ASTRA-sim does.
 
 Nodes of traces in ASTRA-sim (not `ranked`) have more rules. A node that has all that it depends on is issued. A receive
 is then done when its message arrives; if that has happened, by an event of its own. Nodes of one rank that one node
@@ -15,16 +15,14 @@ that end together are done together, when the first of them is.
 
 from __future__ import annotations
 
-import heapq
 from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-import numpy as np
+from collc.kernels.compiled import inline, without_references
 
-from collc.kernels.compiled import inline
-
-Events = list[tuple[int, int, int, int]]
+Events = list[tuple[int, int, int]]
 
 START, SENT, DONE = 0, 1, 2
 """Phases of a task that others wait for: it starts, its message has left the sender, it is done."""
@@ -61,11 +59,12 @@ class TaskProgress(NamedTuple):
 
     waits: [n], the phases that a task still waits for. ready, asked: [n], the last of those that have happened, SENT
     left out in `asked`; `asked` is later when a task reached its current link. start, end: [n], -1 before.
-    begin, taken: [H], when a message enters a link, and which. hop: [n], the current hop. free, freed_order: [L], time
-    and order of the event that frees a link. first, last: [L], the queue of a link, -1: empty; behind: [n], who is next
-    in the same queue. Links among which messages choose have one queue, that of the last in number.
-    waited: [L], time that messages waited for a link. issued: [n], a stack of tasks to start now, the
-    first of them on top; counters: [3], the number of events, of tasks on the stack and of tasks done.
+    begin, taken: [H], when a message enters a link, and which. hop: [n], the hops that a task has taken after its next
+    event, or while it waits for a link. free, freed_order: [L], time and order of the event that frees a link;
+    expected: [L], 1 if that event is in the heap. first, last: [L], the queue of a link, -1: empty; behind: [n], who is
+    next in the same queue. Links among which messages choose have one queue, that of the last in number.
+    waited: [L], time that messages waited for a link. issued: [n], a stack of tasks to start now, the first of them on
+    top; counters: [4], the number of events so far, of tasks on the stack, of tasks done and of events in the heap.
     Of traces: sizes, [ranks], numbers of BUCKETS; latest, [most buckets], -1: scratch; together, [a power of two above
     the number of compute nodes], -1: a hash table with the last of the compute nodes of a rank that end at one time.
     """
@@ -80,6 +79,7 @@ class TaskProgress(NamedTuple):
     hop: MutableSequence[int]
     free: MutableSequence[int]
     freed_order: MutableSequence[int]
+    expected: MutableSequence[int]
     first: MutableSequence[int]
     last: MutableSequence[int]
     behind: MutableSequence[int]
@@ -91,20 +91,21 @@ class TaskProgress(NamedTuple):
     together: MutableSequence[int]
 
 
-def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
-    """Runs all tasks that can run. Returns how many are done."""
-    duration, hops, link, _, _, _, _, _, _, parallel, _, _, sender, _ = table
-    waits, _, asked, start, end, _, _, hop_of, free, freed, _, last, _, _, _, counters, _, _, _ = progress
-    events = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
-    events.pop()
+@without_references
+def run_tasks(table: TaskTable, progress: TaskProgress, events: Events, ranked: bool) -> int:
+    """Runs all tasks that can run. Returns how many are done. events: an empty heap, an array has n + L + 1 rows."""
+    duration, hops, link, parallel, sender = table.duration, table.hops, table.link, table.parallel, table.sender
+    waits, asked, start, end, hop_of = progress.waits, progress.asked, progress.start, progress.end, progress.hop
+    free, freed, last, counters = progress.free, progress.freed_order, progress.last, progress.counters
     traced = len(sender) > 0
     _begin(table, progress, events, ranked)
     now, order = 0, -1
-    while counters[1] > 0 or len(events) > 0:
-        now, order, number, hop = _next(table, progress, events, now, order)
+    while counters[1] > 0 or counters[3] > 0:
+        now, order, number = _next(table, progress, events, now, order)
         if number < 0:
             _serve(table, progress, events, -1 - number, now, ranked)
             continue
+        hop = hop_of[number]
         if hop == 0:
             start[number] = now
             _release(table, progress, events, number, START, now, now, ranked)
@@ -113,17 +114,24 @@ def run_tasks(table: TaskTable, progress: TaskProgress, ranked: bool) -> int:
             asked[number] = now if hop > 0 else asked[number]
             if on < 0 or last[_queue_of(parallel, on)] >= 0:
                 _queue(table, progress, events, link[hops[number] + hop], number)
-                hop_of[number] = hop
             else:
-                _enter(table, progress, events, number, hop, on, now, ranked)
+                _enter(table, progress, events, number, on, now, ranked)
         elif hop == 0 and (traced or duration[number] > 0):
+            hop_of[number] = 1
             if waits[number] == 0 and not _joins(table, progress, number, now):
-                _push(table, progress, events, now + duration[number], number, 1, ranked)
+                _push(table, progress, events, now + duration[number], number, ranked)
         else:
             end[number] = now
             counters[2] += 1
             _finish(table, progress, events, number, now, ranked)
     return counters[2]
+
+
+@inline
+def _add(progress: TaskProgress, events: Events, time: int, order: int, number: int) -> None:
+    """Adds an event."""
+    progress.counters[3] += 1
+    heappush(events, (time, order, number))
 
 
 @inline
@@ -134,24 +142,24 @@ def _begin(table: TaskTable, progress: TaskProgress, events: Events, ranked: boo
         if progress.waits[task] == 0:
             _issue(table, progress, events, task, 0, ranked)
         else:
-            progress.start[task] = 0
+            progress.start[task], progress.hop[task] = 0, 1
 
 
 @inline
-def _next(table: TaskTable, progress: TaskProgress, events: Events, now: int, order: int) -> tuple[int, int, int, int]:
+def _next(table: TaskTable, progress: TaskProgress, events: Events, now: int, order: int) -> tuple[int, int, int]:
     """What happens next: a task on the stack, at this moment, or else the first event.
 
     A node of a trace that comes onto the stack again is done.
     """
-    counters, traced = progress.counters, len(table.sender) > 0
+    counters = progress.counters
     if counters[1] > 0:
         counters[1] -= 1
-        number = progress.issued[counters[1]]
-        return now, order, number, int(traced and progress.start[number] >= 0)
-    now, order, number, hop = heapq.heappop(events)
-    if traced and number >= 0 and table.sender[number] == COMPUTE:
+        return now, order, progress.issued[counters[1]]
+    counters[3] -= 1
+    now, order, number = heappop(events)
+    if number >= 0 and len(table.sender) > 0 and table.sender[number] == COMPUTE:
         _issue_chain(progress, number)
-    return now, order, number, hop
+    return now, order, number
 
 
 @inline
@@ -245,20 +253,22 @@ def _free_link(
 
 @inline
 def _enter(
-    table: TaskTable, progress: TaskProgress, events: Events, number: int, hop: int, on: int, now: int, ranked: bool
+    table: TaskTable, progress: TaskProgress, events: Events, number: int, on: int, now: int, ranked: bool
 ) -> None:
     """A message enters a link, which is idle."""
+    hop = progress.hop[number]
     here = table.hops[number] + hop
     counters, free = progress.counters, progress.free
     progress.begin[here], progress.taken[here] = now, on
     progress.waited[on] += now - progress.asked[number]
-    _push(table, progress, events, now + table.delay[here], number, hop + 1, ranked)
+    progress.hop[number] = hop + 1
+    _push(table, progress, events, now + table.delay[here], number, ranked)
     free[on] = now + table.busy[here]
     if not ranked:
         progress.freed_order[on] = counters[0]
         counters[0] += 1
     if progress.last[_queue_of(table.parallel, on)] >= 0:
-        heapq.heappush(events, (free[on], progress.freed_order[on], -1 - on, 0))
+        _expect(progress, events, on)
     if hop == 0:
         _release(table, progress, events, number, SENT, free[on], now, ranked)
 
@@ -266,12 +276,13 @@ def _enter(
 @inline
 def _serve(table: TaskTable, progress: TaskProgress, events: Events, on: int, now: int, ranked: bool) -> None:
     """The next message enters a link that is free, unless another link has served the queue."""
+    progress.expected[on] = 0
     first, last, behind = progress.first, progress.last, progress.behind
     queue = _queue_of(table.parallel, on)
     number = first[queue]
     if number >= 0 and now >= progress.free[on]:
         first[queue], last[queue] = behind[number], last[queue] if behind[number] >= 0 else -1
-        _enter(table, progress, events, number, progress.hop[number], on, now, ranked)
+        _enter(table, progress, events, number, on, now, ranked)
 
 
 @inline
@@ -290,14 +301,13 @@ def _finish(table: TaskTable, progress: TaskProgress, events: Events, number: in
 @inline
 def _queue(table: TaskTable, progress: TaskProgress, events: Events, wanted: int, number: int) -> None:
     """A message waits for a link. Only if one does, there is an event that frees the link."""
-    parallel, free, freed = table.parallel, progress.free, progress.freed_order
-    last, behind = progress.last, progress.behind
+    parallel, last, behind = table.parallel, progress.last, progress.behind
     queue = _queue_of(parallel, wanted)
     if last[queue] < 0:
         progress.first[queue] = number
         on, more = wanted, True
         while more:
-            heapq.heappush(events, (free[on], freed[on], -1 - on, 0))
+            _expect(progress, events, on)
             on = parallel[on]
             more = on != wanted
     else:
@@ -306,14 +316,20 @@ def _queue(table: TaskTable, progress: TaskProgress, events: Events, wanted: int
 
 
 @inline
-def _push(
-    table: TaskTable, progress: TaskProgress, events: Events, time: int, number: int, hop: int, ranked: bool
-) -> None:
+def _expect(progress: TaskProgress, events: Events, on: int) -> None:
+    """Adds the event that frees a link, unless it is there."""
+    if progress.expected[on] == 0:
+        progress.expected[on] = 1
+        _add(progress, events, progress.free[on], progress.freed_order[on], -1 - on)
+
+
+@inline
+def _push(table: TaskTable, progress: TaskProgress, events: Events, time: int, number: int, ranked: bool) -> None:
     """Adds the event that a task has taken a hop."""
     if ranked:
-        heapq.heappush(events, (time, table.hop_rank[number], number, hop))
+        _add(progress, events, time, table.hop_rank[number], number)
     else:
-        heapq.heappush(events, (time, progress.counters[0], number, hop))
+        _add(progress, events, time, progress.counters[0], number)
         progress.counters[0] += 1
 
 
@@ -322,9 +338,9 @@ def _issue(table: TaskTable, progress: TaskProgress, events: Events, number: int
     """Lets a task start that waits for nothing any more: as an event, or at once, as ASTRA-sim does."""
     ready, counters = progress.ready, progress.counters
     if ranked:
-        heapq.heappush(events, (ready[number], table.start_rank[number], number, 0))
+        _add(progress, events, ready[number], table.start_rank[number], number)
     elif ready[number] > now:
-        heapq.heappush(events, (ready[number], counters[0], number, 0))
+        _add(progress, events, ready[number], counters[0], number)
         counters[0] += 1
     else:
         progress.issued[counters[1]] = number

@@ -56,7 +56,7 @@ class MscclOptions:
     collective `custom` (`coll: "custom"`); else each run has a file. gpus_per_node: of plans, how many consecutive
     ranks map each other's memory; None: those that fast links join (`digraph.parts_of`). best_known: whether sizes
     are to be those for which the schedule is the best known (`sizes: auto`). same_offsets: of plans, whether tensors
-    begin at one offset in their allocations on all ranks.
+    begin at one offset in their allocations on all ranks. dtype: of run files, the type of elements; "": any.
     """
 
     instances: int = 1
@@ -69,6 +69,7 @@ class MscclOptions:
     gpus_per_node: int | None = None
     best_known: bool = False
     same_offsets: bool = True
+    dtype: str = ""
 
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
 from collc.runtime.rounds import Message, Round, Rows
@@ -83,25 +84,24 @@ class Frame:
 
 
 class Links:
-    """The connections of one rank, which are made when they are first needed."""
+    """The connections of one rank to its peers, which are made once."""
 
     def __init__(self, store: Store, rank: int, ranks: int, host: str, seconds: float) -> None:
         """host: the address at which this rank listens. seconds: the longest time in which nothing moves."""
         self._store, self._rank = store, rank
         self._seconds: float = min(seconds, 2**31 // 1000)  # poll takes no more milliseconds
-        self._listener: socket.socket = socket.create_server((host, 0), backlog=ranks)
-        token = secrets.token_bytes(16)
-        self._entrance: Entrance = Entrance(self._listener, token, {peer: peer for peer in range(rank + 1, ranks)})
+        self._listener: socket.socket = _listener_at(host, ranks)
+        self._token: bytes = secrets.token_bytes(16)
         self._link_of: dict[int, socket.socket] = {}
         port = self._listener.getsockname()[1]
-        store.set(f"links/{rank}", f"{host} {port} {token.hex()}")
+        store.set(f"links/{rank}", f"{host} {port} {self._token.hex()}")
 
     def connect(self, peers: Collection[int]) -> None:
-        """Connect to peers, which connect to this rank likewise. Of two, the higher rank calls the lower one.
+        """Connect to all peers, which connect to this rank likewise. Of two, the higher rank calls the lower one.
 
         Raises BrokenLink if one cannot be reached, or does not call in time.
         """
-        for peer in sorted(peer for peer in peers if peer < self._rank and peer not in self._link_of):
+        for peer in sorted(peer for peer in peers if peer < self._rank):
             host, port, token = self._store.get(f"links/{peer}").decode().split()
             try:
                 link = connect(Route(host, int(port), "", 0), self._seconds)
@@ -109,12 +109,14 @@ class Links:
             except OSError as error:
                 raise BrokenLink(peer, receives=False, reason=f"no connection to {host}: {error}") from error
             self._add(peer, link)
+        entrance = Entrance(self._listener, self._token, {peer: peer for peer in peers if peer > self._rank})
         deadline = time.monotonic() + self._seconds
         while missing := [peer for peer in peers if peer not in self._link_of]:
             try:
-                self._add(*self._entrance.accept(deadline))
+                self._add(*entrance.accept(deadline))
             except LinkError as error:
                 raise BrokenLink(min(missing), receives=True, reason="it did not connect in time") from error
+        self._listener.close()
 
     def _add(self, peer: int, link: socket.socket) -> None:
         link.setblocking(True)  # calls that must not wait say so
@@ -224,15 +226,32 @@ def _silence(seconds: float) -> str:
 
 
 def own_address() -> str:
-    """The address at which other ranks reach this one, by the rules of gloo: of an interface, or of the host's name."""
+    """The address at which other ranks reach this one, by the rules of gloo: of an interface, or of the host's name.
+
+    Raises OSError for an interface that has none.
+    """
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        if name:
-            request = 0x8915  # SIOCGIFADDR of Linux
-            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), request, struct.pack("256s", name.encode()))[20:24])
-        try:
-            address = socket.gethostbyname(socket.gethostname())
-            probe.bind((address, 0))
-        except OSError:
-            return "127.0.0.1"
-    return address
+    if name:
+        return _address_of(name)
+    with suppress(OSError):
+        for *_, address in socket.getaddrinfo(socket.gethostname(), 0, type=socket.SOCK_STREAM):
+            with suppress(OSError), _listener_at(str(address[0])):
+                return str(address[0])
+    return "127.0.0.1"
+
+
+def _address_of(interface: str) -> str:
+    """The IPv4 address of an interface, else an IPv6 address that other hosts can reach."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", interface.encode()))  # SIOCGIFADDR of Linux
+        return socket.inet_ntoa(answer[20:24])
+    for line in Path("/proc/net/if_inet6").read_text().splitlines():
+        address, _, _, scope, _, name = line.split()
+        if name == interface and scope != "20":  # of the link alone
+            return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))
+    raise OSError(f"the interface {interface} of GLOO_SOCKET_IFNAME has no address")
+
+
+def _listener_at(host: str, backlog: int = 1) -> socket.socket:
+    """A socket that listens at an address, IPv4 or IPv6."""
+    return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=backlog)

@@ -62,11 +62,6 @@ class RankRounds:
     numbers: list[int]
     buffers: tuple[tuple[int, int], ...]
 
-    @property
-    def peers(self) -> set[int]:
-        """The ranks with which this one exchanges messages."""
-        return {message.peer for step in self.rounds for message in step.messages}
-
 
 class Rows:
     """The memory of one call: vectors of NumPy or torch, or bytes, with some elements for each slot, by buffer."""

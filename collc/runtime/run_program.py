@@ -43,7 +43,8 @@ class RunProgram:
     chunks: int64[ranks, 3], of input, output and scratch. blocks: int32[threadblocks, 4]: rank, the ranks to which and
     from which it sends (-1: none), channel; in order of ranks. steps: int32[steps, 10]: threadblock, kind, buffer and
     offset of source and of target, count, threadblock of the rank and step of it that it waits for (-1: none), whether
-    others wait for it. when: int64[steps], the moments of the schedule in picoseconds.
+    others wait for it. when: int64[steps], the moments of the schedule in picoseconds. dtype: of elements, as NumPy and
+    torch call it; "": any.
     """
 
     name: str
@@ -62,6 +63,7 @@ class RunProgram:
     blocks: NDArray[np.int32]
     steps: NDArray[np.int32]
     when: NDArray[np.int64]
+    dtype: str = ""
 
     @property
     def ranks(self) -> int:

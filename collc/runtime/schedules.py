@@ -9,10 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collc.runtime.placement import Names, Placement
 from collc.runtime.rounds import RankRounds, rounds_of
 from collc.runtime.run_program import HEAD_BYTES, RunProgram
 
 LOG = logging.getLogger("collc")
+
+
+_HINT = "start the ranks in the order of the file, write it for theirs, or name the NPU of each rank in COLLC_NPU"
 
 
 class ScheduleError(RuntimeError):
@@ -34,8 +38,8 @@ def program_in(data: bytes, path: Path) -> RunProgram:
 
 @dataclass(frozen=True, eq=False)
 class Schedules:
-    """The run files of a folder, for one group. rank, ranks: of this process, and how many there are. npus: the names
-    of the NPUs of the group, by rank; () if they are not known.
+    """The run files of a folder, for one group. rank, ranks: of this process, and how many there are. placement: of the
+    group, as far as it is known.
 
     counts: calls by collective, and by the file that served them or the reason why none did.
     """
@@ -44,24 +48,21 @@ class Schedules:
     digest: str
     rank: int
     ranks: int
-    npus: tuple[str, ...] = ()
+    placement: Placement = field(default_factory=lambda: Placement(()))
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     _rounds: dict[tuple[str, bool, bool], RankRounds] = field(default_factory=dict[tuple[str, bool, bool], RankRounds])
-    _chosen: dict[tuple[str, int, int], tuple[str, RunProgram] | str] = field(
-        default_factory=dict[tuple[str, int, int], "tuple[str, RunProgram] | str"]
+    _chosen: dict[tuple[str, int, int, str], tuple[str, RunProgram] | str] = field(
+        default_factory=dict[tuple[str, int, int, str], "tuple[str, RunProgram] | str"]
     )
 
     @staticmethod
-    def read(folder: Path | None, rank: int, ranks: int, npus: Sequence[str] = ()) -> Schedules:
-        """Read all run files of a folder and the folders in it; None: there are none. npus: of each rank, "" for none.
+    def read(folder: Path | None, rank: int, ranks: int, names: Sequence[Names] = ()) -> Schedules:
+        """Read all run files of a folder and the folders in it; None: there are none. names: of the NPUs, by rank.
 
-        Raises ValueError, with its name, for a damaged file, and if only some ranks name their NPUs; OSError for a file
-        that cannot be read.
+        Raises ValueError for a damaged file, if only some ranks name their NPUs, and if a file is for nearly these
+        NPUs; OSError for a file that cannot be read.
         """
-        nameless = [number for number, name in enumerate(npus) if not name]
-        if nameless and any(npus):
-            text = "set COLLC_NPU, or npu of the communicator, on all ranks or on none"
-            raise ValueError(f"ranks {nameless} do not name their NPU, and others do: {text}")
+        placement = Placement(names)
         files: list[tuple[str, RunProgram]] = []
         digest = hashlib.sha256()
         if folder is not None and not folder.is_dir():
@@ -70,19 +71,25 @@ class Schedules:
             data, name = path.read_bytes(), path.relative_to(folder or path).as_posix()
             files.append((name, program_in(data, path)))
             digest.update(name.encode() + data[:HEAD_BYTES])
-        return Schedules(tuple(files), digest.hexdigest(), rank, ranks, () if nameless else tuple(npus))
+        served = {program.coll for _, program in files if program.ranks == ranks and placement.serves(program)}
+        for name, program in files:
+            if program.coll not in served and (difference := placement.difference(program)):
+                raise ValueError(f"{name} is for other NPUs than this group: {difference}; {_HINT}")
+        return Schedules(tuple(files), digest.hexdigest(), rank, ranks, placement)
 
-    def choose(self, coll: str, size: int, root: int = -1) -> tuple[str, RunProgram] | str:
+    def choose(self, coll: str, size: int, root: int = -1, dtype: str = "") -> tuple[str, RunProgram] | str:
         """The file for a call, with its name; or the reason why there is none.
 
         size: bytes of the input of this rank. Files count those of all ranks together for All-Gather, Reduce-Scatter
-        and All-to-All. Of several files that fit, the one whose smallest size is the largest.
+        and All-to-All. dtype: of the elements. Of several files that fit, one for this type alone; of several of these,
+        the one whose smallest size is the largest.
         """
-        if (coll, size, root) not in self._chosen:
-            self._chosen[coll, size, root] = self._choose(coll, size, root)
-        return self._chosen[coll, size, root]
+        call = coll, size, root, dtype
+        if call not in self._chosen:
+            self._chosen[call] = self._choose(*call)
+        return self._chosen[call]
 
-    def _choose(self, coll: str, size: int, root: int) -> tuple[str, RunProgram] | str:
+    def _choose(self, coll: str, size: int, root: int, dtype: str) -> tuple[str, RunProgram] | str:
         size *= self.ranks if coll == "allgather" else 1
         reason = "no file of the collective"
         fitting: list[tuple[str, RunProgram]] = []
@@ -91,15 +98,24 @@ class Schedules:
                 continue
             if program.ranks != self.ranks:
                 reason = f"no file for {self.ranks} ranks"
-            elif self.npus and self.npus not in (program.npus, program.labels):
+            elif not self.placement.serves(program):
                 reason = "no file for the NPUs of the group in their order"
             elif program.root not in (-1, root):
                 reason = f"no file for root {root}"
             elif size < program.sizes[0] or 0 < program.sizes[1] < size:
                 reason = f"no file for {size} bytes"
+            elif program.dtype not in ("", dtype):
+                reason = f"no file for elements of {dtype}"
             else:
                 fitting.append((name, program))
-        return max(fitting, key=lambda pair: pair[1].sizes[0]) if fitting else reason
+        return max(fitting, key=lambda pair: (pair[1].dtype, pair[1].sizes[0])) if fitting else reason
+
+    @property
+    def peers(self) -> set[int]:
+        """The ranks with which this one exchanges messages by some file."""
+        fits = self.placement.serves
+        tables = [program.blocks for _, program in self.files if program.ranks == self.ranks and fits(program)]
+        return {peer for own in tables for peer in own[own[:, 0] == self.rank, 1:3].ravel().tolist() if peer >= 0}
 
     def count(self, coll: str, by: str) -> None:
         """Count a call, and log the first one of its kind."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.kernels.compiled import STEP_TIME, compile_kernel, interruptible, numbers, runs_compiled, zeros
+from collc.kernels.row_heap import clear_rows
 from collc.kernels.task_events import COMPUTE, TaskProgress, TaskTable, run_tasks
 from collc.simulation.hops import Hops, PortRows, durations_alone, with_ports
 from collc.simulation.tasks import TaskGraph
@@ -122,7 +123,10 @@ def simulate(network: Network, graph: TaskGraph, timing: Timing) -> Simulation:
     large = runs_compiled(run_tasks, STEP_TIME * (len(graph) + len(passed.link)))
     table = _task_table(graph, duration, passed, _lanes(network, links, graph.any_lane), large)
     progress = _nothing_done(graph, len(passed.link), links, large)
-    done = (interruptible(run_tasks) if large else run_tasks)(table, progress, not timing.issues_at_once)
+    events: Any = np.empty((len(graph) + links + 1, 3), np.int64) if large else []
+    if large:
+        clear_rows(events)
+    done = (interruptible(run_tasks) if large else run_tasks)(table, progress, events, not timing.issues_at_once)
     start, end, begin, queued = (
         np.asarray(column, np.int64) for column in (progress.start, progress.end, progress.begin, progress.waited)
     )
@@ -194,12 +198,13 @@ def _nothing_done(graph: TaskGraph, hops: int, links: int, large: bool) -> TaskP
         hop=zeros(tasks, large),
         free=zeros(links, large),
         freed_order=none_yet(links),
+        expected=zeros(links, large),
         first=none_yet(links),
         last=none_yet(links),
         behind=none_yet(tasks),
         waited=zeros(links, large),
         issued=zeros(tasks, large),
-        counters=zeros(3, large),
+        counters=zeros(4, large),
         sizes=numbers(np.zeros(0, np.int64) if issue is None else issue.sizes.copy(), large),
         latest=none_yet(0 if issue is None else issue.most_buckets),
         together=none_yet(1 << int(computes).bit_length()),

@@ -7,7 +7,7 @@ overhead + size / rate before it has arrived. If nothing else is on its way, a m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import Timing
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.limited import Ports
-from collc.ten.network import Network
+from collc.ten.network import LinkKind, Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,15 @@ def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Tim
     pair = network.kind[link].astype(np.int64) * max(1, len(sizes)) + size_of
     pairs, pair_of = np.unique(pair, return_inverse=True)
     rows: list[int] = pairs.tolist()
-    pair_times = [timing.hop(int(sizes[row % len(sizes)]), network.kinds[row // len(sizes)]) for row in rows]
+    given = [(int(sizes[row % len(sizes)]), network.kinds[row // len(sizes)]) for row in rows]
+    pair_times = [timing.hop(size, _kind_for(size, kind)) for size, kind in given]
     times = np.array(pair_times, np.int64).reshape(len(pair_times), 2)[pair_of]
     return times[:, 0], times[:, 1]
+
+
+def _kind_for(size: int, kind: LinkKind) -> LinkKind:
+    """The link as messages of a size find it. Signals, which have no bytes, are part of the overhead of messages."""
+    return kind if size else replace(kind, overhead=0)
 
 
 def durations_alone(network: Network, graph: TaskGraph, timing: Timing) -> Int64Array:
@@ -97,8 +103,8 @@ def durations_alone(network: Network, graph: TaskGraph, timing: Timing) -> Int64
         route = number // len(sizes)
         links = graph.routes.links[graph.routes.offsets[route] : graph.routes.offsets[route + 1]]
         used: list[int] = network.kind[links].tolist()
-        kinds = [network.kinds[kind] for kind in used]
-        route_times.append(timing.time_alone(int(sizes[number % len(sizes)]), kinds))
+        size = int(sizes[number % len(sizes)])
+        route_times.append(timing.time_alone(size, [_kind_for(size, network.kinds[kind]) for kind in used]))
     duration = graph.duration.copy()
     duration[messages] = np.array(route_times, np.int64)[pair_of]
     return duration
@@ -128,6 +134,7 @@ def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, Port
     sizes, size_of = np.unique(hops.size, return_inverse=True)
     size_of = size_of.reshape(-1)
     table = ports.occupancy(sizes, lambda size, kind: timing.hop(size, kind)[0])
+    table[:, sizes == 0] = 0
     out, into = ports.out[network.source[link]], ports.into[network.target[link]]
     taken = table[into, size_of]
     before, behind = (out >= 0).astype(np.int64), (into >= 0).astype(np.int64)

@@ -84,7 +84,7 @@ class Conditions:
             rows = np.zeros(len(self), np.int64)
             for k in range(len(self)):
                 holders, wanting = self.row(k)
-                rows[k] = to[self.target_row[wanting]][:, holders].min(axis=1).max()
+                rows[k] = to[np.ix_(self.target_row[wanting], holders)].min(axis=1).max()
             result = rows
         without_path = np.flatnonzero(result >= UNREACHABLE)
         if len(without_path):

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
@@ -25,20 +26,33 @@ from collc.ten.schedule import RowSchedule, Schedule, Transfers
 TREES: Final = 64
 """Trees of shortest paths that are searched at a time; it bounds the memory of their distances."""
 
+MOST_HOPS: Final = 10_000_000
+"""Transfers of a schedule, at most: 10 s of processor time and 2 GiB, so that a search that was stopped ends soon."""
+
 
 def along_shortest_paths(task: Task) -> Schedule:
-    """A schedule of copies on any network. Raises SourceError if no path leads to a device that wants a chunk."""
+    """A schedule of copies on any network. Raises SourceError if no path leads to a device that wants a chunk,
+    NoSchedule S0207 if the paths have more than MOST_HOPS links.
+    """
+    _check_hops(task.demand.least_transfers)
     conditions = conditions_of(task)
+    _check_hops(len(conditions.wanting))
     trees = _trees(conditions)
     offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
-    messages = _Messages.join(
-        [
-            _messages(conditions, trees, order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]])
-            for low in range(0, len(offsets) - 1, TREES)
-        ],
-    )
+    parts: list[_Messages] = []
+    for low in range(0, len(offsets) - 1, TREES):
+        rows = order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]]
+        parts.append(_messages(conditions, trees, rows))
+        _check_hops(sum(len(part.link) for part in parts))
+    messages = _Messages.join(parts)
     chunk = np.repeat(conditions.chunk[messages.row], messages.hops)
     return RowSchedule(task.model, Transfers.of(chunk, messages.link, _starts(conditions, messages)))
+
+
+def _check_hops(hops: int) -> None:
+    if hops > MOST_HOPS:
+        message = f"stopped before there was a schedule, and shortest paths have over {MOST_HOPS:,} links in all"
+        raise NoSchedule(Diagnostic("S0207", message, hint="give it more time, or use fewer NPUs or chunks"))
 
 
 def _trees(conditions: Conditions) -> Int32Array:

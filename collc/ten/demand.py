@@ -168,6 +168,18 @@ class Run:
         return standard.size // (standard.shape.parts(len(self.group)) * standard.chunks)
 
 
+def _pairs_of(run: Run) -> int:
+    if run.standard is not None and run.standard.shape.pairs:
+        return len(run.pattern)
+    table = run.pattern.expand()
+    pre, post = table.sets.sizes[table.pre], table.sets.sizes[table.post]
+    return int(post.sum()) + int(pre[table.op != Op.COPY].sum())
+
+
+def _sizes_of(run: Run) -> Int64Array:
+    return np.array([run.chunk_size]) if run.chunk_size else run.pattern.expand().size
+
+
 @dataclass(frozen=True, eq=False)
 class RunFamily:
     """Runs of one collective with equal arguments: the ranks of the members that hold a chunk are those of `first`.
@@ -348,6 +360,17 @@ class Demand:
     def chunk_count(self) -> int:
         """The number of all chunks."""
         return sum(len(family) * family.chunks_each for family in self.by_family.families)
+
+    @cached_property
+    def chunk_sizes(self) -> Int64Array:
+        """int64: bytes of chunks, each size once, ascending. Chunks are listed only if no arguments say their size."""
+        runs = [family.first for family in self.by_family.families if family.chunks_each]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *map(_sizes_of, runs)]))
+
+    @cached_property
+    def pair_count(self) -> int:
+        """Pairs of a chunk and an NPU that it must reach or be reduced from."""
+        return sum(len(family) * _pairs_of(family.first) for family in self.by_family.families)
 
     @cached_property
     def first_chunk(self) -> Int64Array:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.demand import Demand
 from collc.ten.endpoint import DEFAULT_MODE, Endpoint, least
 from collc.ten.network import LinkKind, Network, occupation_time
 
@@ -35,6 +36,16 @@ def without_limits(network: Network) -> Network:
     if not network.endpoint_kinds:
         return network
     return replace(network, endpoint=np.empty(0, np.int32), endpoint_kinds=())
+
+
+def launched_for(network: Network, demand: Demand) -> Network:
+    """The network in which no NPU outside the groups of a demand, which at most relays, launches later than they do."""
+    if len({kind.launch for kind in network.endpoint_kinds}) < 2:
+        return network
+    members = np.unique(np.concatenate([run.group for run in demand.runs])).astype(np.int32)
+    latest = max(network.endpoint_of(npu).launch for npu in members.tolist())
+    endpoints = [network.endpoint_of(npu) for npu in range(network.npu_count)]
+    return with_endpoints(network, [replace(endpoint, launch=min(endpoint.launch, latest)) for endpoint in endpoints])
 
 
 def fed_links(network: Network) -> Network:

@@ -16,15 +16,18 @@ import pytest
 from collc.application.compile import compilation, planning
 from collc.application.compile.compilation import compile_program
 from collc.application.compile.compile_report import ScheduleReport
-from collc.application.settings import Settings
+from collc.application.settings import Callbacks, Settings
 from collc.base import interrupts
 from collc.base.diagnostics import SourceFile
 from collc.base.interrupts import OutOfTime, ended_after, stopping_at_signals
 from collc.passes.synthesizers import SYNTHESIZERS, auto, searching_synthesizers
+from collc.synthesis import shortest_paths
 from collc.synthesis.auto.record import PhasePlanner
 from collc.synthesis.auto.synthesizer import Turns
-from collc.synthesis.task import Effort, WorkMeter
+from collc.synthesis.shortest_paths import along_shortest_paths
+from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.module import Module
+from collc.ten.schedule import Schedule
 from collc.verification import verify_schedule
 from tests.support import all_reduce, grid
 
@@ -266,6 +269,35 @@ def test_what_follows_the_search_has_no_limit(tmp_path: Path, monkeypatch: pytes
     assert sum("checks and files took" in note for note in report.notes) == 1
 
 
+def test_too_many_paths_end_it_without_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To plan them takes minutes on thousands of NPUs."""
+    replace_tacos(monkeypatch, stuck)
+    monkeypatch.setattr(shortest_paths, "MOST_HOPS", 29)
+    report = compiled(RING.replace("RUN", "all_gather"), tmp_path, synthesizer="tacos")
+    assert (report.exit, [message.code for message in report.diagnostics]) == (3, ["S0207"])
+    assert report.files == ()
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_files_after_a_stopped_search_are_not_made_again_to_be_faster(
+    stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt for these paths is faster than the first one, which serves as well."""
+
+    def plan(task: Task, _effort: Effort) -> Schedule:
+        return stuck() if stopped else along_shortest_paths(task)
+
+    replace_tacos(monkeypatch, plan)
+    mesh = RING.replace("ring(6, bandwidth", "mesh2d(3, 3, bandwidth").replace("6MB", "9MB")
+    phases: list[str] = []
+    settings = Settings(output=tmp_path, time_limit=0.05 if stopped else None, synthesizer="tacos", emit=("msccl",))
+    callbacks = Callbacks(progress=lambda _share, phase: phases.append(phase))
+    (report,) = compile_program(SourceFile("p.coll", mesh.replace("RUN", "all_to_all")), settings, callbacks).schedules
+    assert (report.exit, {*report.checks.values()}) == (0, {"ok"})
+    assert any("attempt 1" in phase for phase in phases)
+    assert any("attempt 2" in phase for phase in phases) is not stopped
+
+
 def test_without_a_stopped_search_no_note_says_how_long_the_rest_took(tmp_path: Path) -> None:
     report = compiled(RING.replace("RUN", "all_gather"), tmp_path, 100.0, synthesizer="tacos")
     assert report.exit == 0
@@ -279,6 +311,7 @@ import os, signal, sys
 from collc.emit import ten
 from dataclasses import replace
 from collc.passes.synthesizers import SYNTHESIZERS
+from collc.synthesis import shortest_paths
 from collc.synthesis.auto.record import PhasePlanner
 from collc.command.cli import main
 def stuck(*_arguments):

@@ -301,6 +301,23 @@ def test_a_server_that_compiles_and_checks_shuts_down(tmp_path: Path) -> None:
     assert client.result(checking)["items"] == []
 
 
+def test_neither_a_refusal_nor_a_shutdown_during_a_compilation_logs_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pygls", reason="pygls is missing: the language server is not tested")
+    path = tmp_path.resolve() / "compiled.coll"
+    path.write_text(PROGRAM.replace("(3, 3", "(30, 30").replace("9MiB", "900MiB"))
+    client = Client(path.parent)
+    with pytest.raises(AssertionError, match="is not a name"):
+        client.at("textDocument/rename", client.open(path), 3, 10, newName="1")
+    params = {"command": "collc.compile", "arguments": [path.as_uri(), "gather"]}
+    first, second = (client.send("workspace/executeCommand", params) for _ in range(2))
+    assert client.result(first) == "cancelled"
+    assert client.close() == 0
+    assert client.result(second) == "cancelled"
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("edits", [20, pytest.param(400, marks=pytest.mark.slow)])
 def test_random_edits_end_with_the_messages_of_the_text(client: Client, uri: str, edits: int) -> None:
     """While one types at random, every request is answered, and the last messages are those of the last text."""

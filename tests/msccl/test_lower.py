@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collc.base.diagnostics import CheckFailed, CollcError, SourceError
+from collc.base.diagnostics import CheckFailed, CollcError, NoSchedule, SourceError
 from collc.msccl import limits
 from collc.msccl.check import ExpectedResult, check_file, expected_of
 from collc.msccl.lowering import lower as lowering
@@ -47,6 +47,21 @@ NETWORKS = [
     support.fully_connected(4),
     support.dgx1(),
 ]
+
+
+def test_a_hurry_ends_the_search_for_an_order_that_cannot_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If every order deadlocks, all attempts are made; in a hurry, those within the most messages."""
+    module = scheduled(support.ring(4), support.all_reduce(list(range(4))))
+    attempts: list[str] = []
+    monkeypatch.setattr(lowering._StageRunner, "judge", lambda *_: (limits.MOST_CHUNKS, 0))
+    with pytest.raises(CheckFailed, match="could deadlock"):
+        lower(module, announce=attempts.append, hurried=lambda: True)
+    assert any("attempt 2" in attempt for attempt in attempts)
+    attempts.clear()
+    monkeypatch.setattr(lowering, "_MOST_FOR_SPEED", 0)
+    with pytest.raises(NoSchedule, match="no order of the schedule's steps that MSCCL can run was found soon after"):
+        lower(module, announce=attempts.append, hurried=lambda: True)
+    assert not any("attempt 2" in attempt for attempt in attempts)
 
 
 @pytest.mark.sampled(12)

@@ -15,6 +15,7 @@ from collc.msccl.check.symbolic import call_of, placements_of, root_of
 from collc.msccl.running.over_tcp import run_program_of
 from collc.runtime.buffers import Buffers
 from collc.runtime.collectives import INPUT, REDUCING, ROOTED
+from collc.runtime.placement import Names
 from collc.runtime.rounds import RankRounds, Round, Rows, rounds_of
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import Schedules
@@ -146,6 +147,8 @@ def test_the_choice_of_files(tmp_path):
             PROGRAM.replace("RUN", RUNS["allreduce"]).replace("OPTIONS", options), output=tmp_path / "in" / name
         )
     collc.compile_text(PROGRAM.replace("RUN", RUNS["broadcast"]).replace("OPTIONS", ""), output=tmp_path / "b")
+    typed = PROGRAM.replace("RUN", RUNS["allreduce"]).replace("OPTIONS", 'dtype: "bfloat16", sizes: 1KiB .. 2KiB')
+    collc.compile_text(typed, output=tmp_path / "typed")
     schedules = Schedules.read(tmp_path, 0, 4)
 
     def chosen(*call: object, of: Schedules = schedules) -> str:
@@ -154,18 +157,17 @@ def test_the_choice_of_files(tmp_path):
 
     assert chosen("allreduce", 1024) == "in/small/s.run"
     assert chosen("allreduce", 2**15) == "in/large/s.run"
+    assert chosen("allreduce", 2**15, -1, "bfloat16") == "in/large/s.run"
+    assert chosen("allreduce", 1024, -1, "bfloat16") == "typed/s.run"
     assert chosen("allreduce", 1023) == "no file for 1023 bytes"
     assert chosen("allgather", 1024) == "no file of the collective"
     assert chosen("broadcast", 1, 1) == "b/s.run"
     assert chosen("broadcast", 1, 0) == "no file for root 0"
     assert chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 5)) == "no file for 5 ranks"
-    npus = tuple(f"npu[{number}]" for number in range(4))
-    assert chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus)) == "in/small/s.run"
-    other = chosen("allreduce", 1024, of=Schedules.read(tmp_path, 0, 4, npus[::-1]))
-    assert other == "no file for the NPUs of the group in their order"
+    assert chosen("allreduce", 1024, -1, "int8") == "in/small/s.run"
     with pytest.raises(ValueError, match=r"ranks \[1, 3\] do not name their NPU"):
-        Schedules.read(tmp_path, 0, 4, ("npu[0]", "", "npu[2]", ""))
-    assert Schedules.read(None, 0, 4, [""] * 4).files == ()
+        Schedules.read(tmp_path, 0, 4, [Names(name, ()) for name in ("npu[0]", "", "npu[2]", "")])
+    assert Schedules.read(None, 0, 4, [Names("", ())] * 4).files == ()
     sizes = "sizes: 4KiB .. 8KiB"
     collc.compile_text(PROGRAM.replace("RUN", RUNS["allgather"]).replace("OPTIONS", sizes), output=tmp_path / "g")
     gathering = Schedules.read(tmp_path, 0, 4)

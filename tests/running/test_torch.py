@@ -76,14 +76,16 @@ def test_training_equals_one_process(folders, ranks):
     assert len({tuple(answer["digests"]) for answer in answers}) == 1
 
 
-def test_a_rank_that_is_gone_is_named(folders):
-    answers = ranks_of("lost", 4, folders[4])
+@pytest.mark.parametrize("check", ["lost", "lost_early"])
+def test_a_rank_that_is_gone_is_named(folders, check):
+    answers = ranks_of(check, 4, folders[4])
     assert len(answers) == 3
     for answer in answers:
         assert len(answer["messages"]) == 2
         assert all(
             re.search(rf"rank {answer['rank']}.*allreduce of ar.run, round", text) for text in answer["messages"]
         )
+        assert all("rank 3: " in text and "nothing moved" not in text for text in answer["messages"])
 
 
 def test_files_that_differ():

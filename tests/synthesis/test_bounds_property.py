@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc.synthesis.bounds import ideal_bound, lower_bound
+from collc.graph.distances import UNREACHABLE
+from collc.synthesis.bounds import bound, ideal, ideal_bound, lower_bound
+from collc.synthesis.bounds.fluid import Fluid
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
@@ -48,10 +50,10 @@ def check_bound(seed: int) -> set[str]:
             continue  # by hand, transfers may meet on a link
         assert result.schedule is not None
         time = result.schedule.collective_time(result.network, result.demand)
-        bound = lower_bound(result.network, result.demand, result.model)
-        assert bound.time <= time, (seed, synthesizer, bound, time)
-        assert ideal_bound(result.network, result.demand, result.model).time <= bound.time, (seed, synthesizer)
-        assert bool(bound.name)
+        least = lower_bound(result.network, result.demand, result.model)
+        assert least.time <= time, (seed, synthesizer, least, time)
+        assert ideal_bound(result.network, result.demand, result.model).time <= least.time, (seed, synthesizer)
+        assert bool(least.name)
         seen.add(synthesizer.split()[0])
     return seen
 
@@ -91,10 +93,10 @@ def test_the_textbook_does_not_beat_the_bound(make: Callable[..., Demand], model
         if "failed" in verify_schedule(result).checks.values():
             continue  # chunks of one step meet on a link
         time = result.schedule.collective_time(net, result.demand)
-        bound = lower_bound(net, result.demand, model)
-        assert bound.time <= time
+        least = lower_bound(net, result.demand, model)
+        assert least.time <= time
         if one_way and chunks == 1 and model is LinkModel.STORE:
-            assert bound.time == time
+            assert least.time == time
 
 
 @pytest.mark.sampled(4)
@@ -187,3 +189,18 @@ def test_brute_force_knows_optima() -> None:
     assert least_steps_of_sums(3, ring, [[0, 1, 2]], [[0, 1, 2]]) == 4
     assert least_steps_of_sums(3, [*ring, (1, 0), (2, 1), (0, 2)], [[0, 1, 2]], [[0, 1, 2]]) == 1
     assert least_time(3, [(0, 2, 1, 2), (2, 1, 1, 2)], [[0], [0]], [[1], [1]]) == 5
+
+
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 60), marks=pytest.mark.slow)])
+def test_what_is_not_looked_at_closely_is_no_larger_bound(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [random_module(random.Random(seed)) for seed in seeds]
+    demands = [(module.network, module.demand, model) for module in modules for model in LinkModel]
+    quick = [lower_bound(*demand) for demand in demands]
+    quick_ideals = [ideal_bound(*demand) for demand in demands]
+    monkeypatch.setattr(Fluid, "_takes_less", lambda *_: False)
+    monkeypatch.setattr(bound._BoundProblem, "surely_takes_less", lambda *_: False)
+    for module in (bound, ideal):
+        monkeypatch.setattr(module, "longest_by_first", lambda *_: UNREACHABLE)
+    ideal_bound.cache_clear()
+    assert [lower_bound(*demand) for demand in demands] == quick
+    assert [ideal_bound(*demand) for demand in demands] == quick_ideals

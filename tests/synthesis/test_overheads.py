@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -30,7 +31,7 @@ from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.ten.text.read import parse_module
 from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
-from tests.support import demand_of, fully_connected, gather, network, scatter
+from tests.support import all_gather, demand_of, fully_connected, gather, network, scatter
 from tests.synthesis.random_problems import planned, random_module
 from tests.verification.interpreter import interpret
 
@@ -63,17 +64,23 @@ topology links {
     npu gpu[4] (launch: 5us)
     for i in 0..4, j in 0..4 if i != j { link gpu[i] -> gpu[j] (bandwidth: 1GB/s, latency: 1us, overhead: 0.25us) }
 }
-schedule npu_overhead on npus { run all_gather(npus.npus, size: 4kB) synthesize pccl() verify time == 7.75us }
+schedule npu_overhead on npus {
+    run all_gather(npus.npus, size: 4kB) synthesize pccl() verify time == 7.75us emit mscclpp("a.json")
+}
 schedule link_overhead on links { run all_gather(links.npus, size: 4kB) synthesize pccl() verify time == 7.25us }
 """
 
 
 def test_times_of_a_program(tmp_path: Path) -> None:
-    """5 us of launch, 0.25 us, 1 us and 1 us of bytes; an NPU sends the second and third message 0.25 us later each."""
+    """5 us of launch, 0.25 us, 1 us and 1 us of bytes; an NPU sends the second and third message 0.25 us later each.
+
+    The plan takes as long after the signals that all are ready, which take 1 us and have no overhead.
+    """
     path = tmp_path / "p.coll"
     path.write_text(PROGRAM)
     report = collc.compile(path, output=tmp_path)
     assert report.ok
+    assert "MSCCL++: simulated 3.75us (schedule: 2.75us)" in report["npu_overhead"].notes
     for name, time in (("npu_overhead", 7_750_000), ("link_overhead", 7_250_000)):
         one = report[name]
         assert (one.time_ps, one.as_json()["launch_ps"]) == (time, 5_000_000)
@@ -209,6 +216,39 @@ def test_bounds_are_not_above_the_optimum(case: tuple[list[list[int]], list[list
     demand = demand_of([(1000, before, after, Op.COPY) for before, after in zip(pre, post, strict=True)])
     best = least_time(3, pre, post, overhead, overhead + 1 + latency)
     assert lower_bound(net, demand, LinkModel.STORE).time <= best * UNIT
+
+
+def test_the_bound_of_a_relay_counts_what_it_passes_on() -> None:
+    """The middle of a star sends each of three others three messages of 3 units: nine, and 2 of latency for the last.
+
+    With any chunks, at least one message passes two links one after the other: 3 + 2 units each beside its bytes.
+    """
+    net, demand = star(4, 3), all_gather(list(range(4)), 1000)
+    bound = lower_bound(net, demand, LinkModel.STORE)
+    assert bound.time == (9 * 3 + 2) * UNIT
+    assert bound.name == "the injection of npu[0], the only connection between parts of the network"
+    assert Synthesize("auto").run(Module("m", net, demand), PassContext()).collective_time() == bound.time + UNIT
+    assert ideal_bound(net, demand, LinkModel.PIPELINED).time == 2 * (3 + 2) * UNIT
+
+
+def test_npus_outside_the_group_do_not_delay_it(tmp_path: Path) -> None:
+    program = """
+        import std.topologies
+        import std.collectives
+        topology late { npu n[3] (launch: 5us)  npu late (launch: 50us)
+            for i in 0..3, j in 0..3 if i != j { link n[i] -> n[j] (bandwidth: 1GB/s, latency: 1us) }
+            for i in 0..3 { link n[i] <-> late (bandwidth: 1GB/s, latency: 1us) } }
+        schedule part on late { run all_gather(late.n, size: 3kB) verify time == 7us emit ten("part.ten") }
+        schedule whole on late { run all_gather(late.npus, size: 4kB) verify time == 52us }
+    """
+    (tmp_path / "p.coll").write_text(program)
+    assert collc.compile(tmp_path / "p.coll", output=tmp_path).ok
+    claims = re.sub('bound 2us "', 'bound 9us "', (tmp_path / "part.ten").read_text())
+    (tmp_path / "part.ten").write_text(claims)
+    with pytest.raises(collc.CheckFailed) as raised:
+        collc.verify(tmp_path / "part.ten")
+    (found,) = raised.value.diagnostics
+    assert found.notes[0].message == "its own schedule takes 2us (without the launch of 5us), and is right"
 
 
 def test_the_bound_of_a_scatter_counts_its_messages() -> None:

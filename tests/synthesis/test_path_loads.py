@@ -138,9 +138,9 @@ def test_where_every_chunk_goes_to_all_cuts_are_enough(monkeypatch: pytest.Monke
     loads = PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2]))
     assert loads is not None
     assert len(list(loads.bounds())) == 3
-    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 3)
+    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_SEARCHED", 3)
     assert len(list(loads.bounds())) == 2
-    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_WORK", 2)
+    monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_SEARCHED", 2)
     assert PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2])) is None
 
 
@@ -168,3 +168,9 @@ def test_no_prices_are_sought_that_cannot_show_more(monkeypatch: pytest.MonkeyPa
         assert ideal_bound(net, demand).time >= full * 0.999
         if not number:
             assert len(rounds) - without < 10 < 30 < without
+
+
+def test_sums_of_products_are_exact_beyond_64_bits() -> None:
+    large = np.full((2, 3), (1 << 40) + 1, np.int64)
+    assert path_loads._dot(large, large) == 6 * ((1 << 40) + 1) ** 2
+    assert path_loads._dot(large, np.ones_like(large)) == 6 * ((1 << 40) + 1)

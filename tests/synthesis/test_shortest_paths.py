@@ -88,6 +88,21 @@ def test_trees_of_several_searches_are_one_schedule(monkeypatch: pytest.MonkeyPa
     assert [bytes_of(seed) for seed in range(60)] == whole
 
 
+@pytest.mark.parametrize(("most", "counted"), [(11, "deliveries"), (15, "links")])
+def test_too_many_are_not_planned(most: int, counted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All-to-All of a ring of four: 12 chunks, of which four take two hops. The count of deliveries comes first."""
+    ring = Module("m", support.ring(4, KIND), support.all_to_all(list(range(4)), 1000, 1))
+    monkeypatch.setattr(shortest_paths, "MOST_HOPS", most)
+    if counted == "deliveries":
+        monkeypatch.setattr(shortest_paths, "conditions_of", lambda _task: pytest.fail("conditions were listed"))
+    with pytest.raises(NoSchedule, match=f"shortest paths have over {most} links in all") as raised:
+        solve(ring, along_shortest_paths)
+    assert raised.value.diagnostics[0].code == "S0207"
+    monkeypatch.undo()
+    monkeypatch.setattr(shortest_paths, "MOST_HOPS", 16)
+    assert len(join(solve(ring, along_shortest_paths)).schedule or ()) == 16
+
+
 @pytest.mark.slow
 def test_compiled_kernels_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = [bytes_of(seed) for seed in range(200)]

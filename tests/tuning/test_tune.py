@@ -21,6 +21,7 @@ from collc.application.tune.tuning_report import size_words
 from collc.base.diagnostics import SourceError
 from collc.command.cli import main
 from collc.parallel.processes import named_function
+from collc.runtime.schedules import Schedules
 from collc.tuning.protocols import DEFAULT_COSTS, of_plans
 
 PROGRAM = """
@@ -127,6 +128,24 @@ def test_files_divide_the_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     for row in written["times_ps"]:
         assert row["ideal"] <= min(row["msccl"], row["nccl_ring"], row["nccl_tree"])
     assert "bus bandwidth" in Path("out/tuning.svg").read_text()
+
+
+def test_run_files_are_a_folder_of_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They divide all sizes, whatever NCCL would take."""
+    slower_nccl(monkeypatch, lambda _: 1)
+    words = [*WORDS, "ring", "--sizes", "4B..4MiB", "--chunks", "1,4", "--emit", "run", "-o", "out/a", "--quiet"]
+    assert main(words) == 0
+    written = json.loads(Path("out/a/tuning.json").read_text())
+    assert written["notes"] == []
+    assert (written["ranges"][0]["min_bytes"], written["ranges"][-1]["max_bytes"]) == (4, 4 << 20)
+    schedules = Schedules.read(Path("out"), 0, 4)
+    for row in written["ranges"]:
+        assert main(["verify", f"out/a/{row['file']}"]) == 0
+        for size in (row["min_bytes"], row["max_bytes"]):
+            assert schedules.choose("allreduce", size)[0] == f"a/{row['file']}"
+        at = next(times for times in written["times_ps"] if row["min_bytes"] <= times["bytes"] <= row["max_bytes"])
+        assert at["run"] >= at["ideal"]
+    assert schedules.choose("allreduce", (4 << 20) + 4) == f"no file for {(4 << 20) + 4} bytes"
 
 
 def test_packets_for_small_messages() -> None:

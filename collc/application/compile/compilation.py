@@ -315,8 +315,10 @@ def measure(build: Build) -> Build:
             ideal = plan.attempt.ideal
         else:
             ideal = ideal_of(request, module)
-        own = ideal_bound(module.network, module.demand, module.model)
-        bound = lower_bound(module.network, module.demand, module.model, time_ps, own)
+        bound = module.bound
+        if bound is None:
+            own = ideal_bound(module.network, module.demand, module.model)
+            bound = lower_bound(module.network, module.demand, module.model, time_ps, own)
     except OverflowError as error:
         raise too_long(request) from error
     if not 0 <= time_ps < MAX_TIME or bound.time >= MAX_TIME:
@@ -390,9 +392,12 @@ def write(build: Build) -> Build:
     given = build.given
     emits = given.emits if given.settings.write else ()
     page = partial(_page, build)
+    stopped = build.plan is not None and build.plan.search_stopped
     with open_draft(OUTPUT_HINT) as draft:
+        target = (given.settings.output, draft)
         output = write_files(
-            build.module, given.request.network, emits, (given.settings.output, draft), given.progress, page
+            *(build.module, given.request.network, emits, target, given.progress, page),
+            hurried=lambda: stopped or given.interrupted(),
         )
         build = build.with_files(output)
         if "failed" in output.checks.values():

@@ -96,12 +96,13 @@ def write_files(
     output: tuple[Path, Draft],
     progress: Progress,
     page: Callable[[WrittenFile], str],
+    hurried: Callable[[], bool] = lambda: False,
 ) -> WrittenFile:
     """Write the files of a schedule, the report last, and check those that can be read back.
 
     network: as the program declares it; the schedule may be for one whose switches are unwound. output: the folder, and
-    the draft that gets the files. page: the text of the report, from what is known of the other files. Raises
-    CollcError if a file cannot be written.
+    the draft that gets the files. page: the text of the report, from what is known of the other files.
+    hurried: see Emission. Raises CollcError if a file cannot be written.
     """
     folder, draft = output
     written: list[WrittenFile] = []
@@ -115,6 +116,7 @@ def write_files(
             *(kind.name, module, destination, emit.options, network),
             announce=partial(progress, None),
             page=lambda: page(combine(written)),
+            hurried=hurried,
         )
         try:
             file = kind.write(emission)

@@ -93,7 +93,7 @@ class Plan:
 def plan_schedule(given: BuildInput) -> Plan:
     """A schedule by the synthesizer or, if its time ends before it has any, along shortest paths.
 
-    Raises what the passes raise.
+    Raises what the passes raise; NoSchedule S0207 if there are too many such paths.
     """
     limit = SearchLimit(given.interrupted, given.time_limit)
     try:
@@ -112,7 +112,7 @@ def plan_schedule(given: BuildInput) -> Plan:
 
 
 def _along_shortest_paths(given: BuildInput, reason: str) -> Plan:
-    """All chunks along shortest paths; the fewest chunks if collc picks their number."""
+    """All chunks along shortest paths; the fewest chunks if collc picks their number. Raises NoSchedule S0207."""
     choice = given.request.choice
     if choice is not None and choice.automatic:
         given = replace(given, request=choice.request(choice.numbers[0]))

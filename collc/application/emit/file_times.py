@@ -43,10 +43,10 @@ from collc.tuning.nccl_shapes import nccl_times, sampled_positions, shapes_of
 from collc.tuning.protocols import DEFAULT_COSTS, ProtocolCost, of_plans, with_protocol
 from collc.tuning.ranges import Times, first_size_of_later
 
-Runtime = Literal["msccl", "mscclpp"]
+Runtime = Literal["msccl", "mscclpp", "run"]
 
-LEAST_CHUNK: Final[dict[str, int]] = {"msccl": 4, "mscclpp": 16}
-"""The fewest bytes of a chunk: one element of float32; a vector of 16 bytes for plans."""
+LEAST_CHUNK: Final[dict[str, int]] = {"msccl": 4, "mscclpp": 16, "run": 0}
+"""The fewest bytes of a chunk: one element of float32; a vector of 16 bytes for plans; run files pad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,25 @@ class FileTasks:
 
 
 def costs_of(kind: Runtime, costs: Iterable[ProtocolCost]) -> list[ProtocolCost]:
-    """Of some protocols, those that a kind of file has: plans have no LL128."""
+    """Of some protocols, those that a kind of file has: plans have no LL128, run files one with no costs of its own."""
+    if kind == "run":
+        return [ProtocolCost("Simple", Fraction(1), 0)]
     return [cost for cost in costs if kind == "msccl" or cost.name in ("Simple", "LL")]
 
 
 def write_file(module: Module, options: MscclOptions, kind: Runtime, path: Path) -> None:
     """Write the file of a schedule; of two for both placements the first one. Raises SourceError if it has none."""
+    from collc.emit.msccl import write_plan, write_xml
+    from collc.emit.run import write_run
+    from collc.msccl.lowering.files import program_files
+
+    if kind == "run":
+        write_run(program_files(module, options)[0].program, module, path)
+        return
     with path.open("wb") as file:
         if kind == "mscclpp":
-            from collc.emit.msccl import write_plan
-
             write_plan(fastest_plan(module, options), file)
         else:
-            from collc.emit.msccl import write_xml
-            from collc.msccl.lowering.files import program_files
-
             write_xml(program_files(module, options)[0].program, file)
 
 

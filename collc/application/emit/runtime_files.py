@@ -40,7 +40,7 @@ def emit_runtime_files(emission: Emission) -> WrittenFile:
         module = replace(module, network=replace(module.network, present=present))
     write = write_mscclpp if kind == "mscclpp" else write_msccl
     with without_collection():
-        written = write(module, options, emission.destination, emission.announce)
+        written = write(replace(emission, module=module), options)
     if not module.network.unwound or network is None or "failed" in written.checks.values():
         return written
     from collc.application.emit.file_times import switched_notes
@@ -49,18 +49,20 @@ def emit_runtime_files(emission: Emission) -> WrittenFile:
     return replace(written, notes=(*written.notes, *notes))
 
 
-def write_msccl(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
+def write_msccl(emission: Emission, options: MscclOptions) -> WrittenFile:
     """Lower the schedule to MSCCL, write it as XML, read the files back and check them. Raises what `lower` raises.
 
     Each run has a file; the old runtime needs one for each placement too.
     """
     from collc.msccl.lowering.files import program_files
 
+    destination, announce = emission.destination, emission.announce
+
     def write(part: Module, run: int | None) -> WrittenFile:
         chosen, sizes_note = _choose_sizes(part, options, "msccl", announce)
         announce("lowering to MSCCL")
         written: list[WrittenFile] = []
-        files = program_files(part, chosen, lambda stage: announce(f"lowering to MSCCL, {stage}"))
+        files = program_files(part, chosen, lambda stage: announce(f"lowering to MSCCL, {stage}"), emission.hurried)
         for file in files:
             path = destination.new(file.variant, run)
             result = _write_program(file, part, chosen, path, announce)
@@ -71,7 +73,7 @@ def write_msccl(module: Module, options: MscclOptions, destination: Destination,
             written.append(result)
         return combine([WrittenFile(notes=sizes_note), *written])
 
-    written = _for_runs(module, options, destination, write)
+    written = _for_runs(emission.module, options, destination, write)
     count, most = len(destination.finals), OLD_FILES if options.profile is Profile.OLD else None
     if most is None or count <= most:
         return written
@@ -91,7 +93,7 @@ def _write_program(
     program, is_run_file = file.program, options.profile is Profile.RUN
     title, subject = ("run file", "run file") if is_run_file else ("MSCCL file", "MSCCL")
     if is_run_file:
-        write_run(program, module, path)
+        write_run(program, module, path, options.dtype)
     else:
         with path.open("wb") as out:
             write_xml(program, out)
@@ -112,7 +114,7 @@ def _write_program(
     return WrittenFile({**verdict.checks}, tuple(filter(None, notes)), verdict.diagnostics)
 
 
-def write_mscclpp(module: Module, options: MscclOptions, destination: Destination, announce: Announcer) -> WrittenFile:
+def write_mscclpp(emission: Emission, options: MscclOptions) -> WrittenFile:
     """Write MSCCL++ execution plans, read them back and check them. Raises what `plan_of` raises."""
     from collc.application.emit.file_times import fastest_plan, plan_speed_notes
     from collc.emit.msccl import write_plan
@@ -120,6 +122,8 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
     from collc.msccl.check_plan import check_plan as check_plan_file
     from collc.msccl.plans.plan import remarks_of
     from collc.msccl.plans.precheck import nodes_of_ranks
+
+    destination, announce = emission.destination, emission.announce
 
     def write(part: Module, run: int | None) -> WrittenFile:
         chosen, sizes_note = _choose_sizes(part, options, "mscclpp", announce)
@@ -146,7 +150,7 @@ def write_mscclpp(module: Module, options: MscclOptions, destination: Destinatio
         ]
         return WrittenFile({**verdict.checks}, tuple(notes), verdict.diagnostics)
 
-    return _for_runs(module, options, destination, write)
+    return _for_runs(emission.module, options, destination, write)
 
 
 def _choose_sizes(

@@ -100,8 +100,8 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     schedule = settings.schedule or outline.schedules[0]
     tuned = TunedProgram(outline.files, settings.definitions, schedule, settings.seed)
     request = _tunable(tuned)
-    notes = [note] if (note := average_note(request.demand)) else []
     kinds, others = settings.kinds, other_reductions(request.demand)
+    notes = [note] if kinds != ("run",) and (note := average_note(request.demand)) else []
     if others and "mscclpp" in kinds:
         kinds = tuple(kind for kind in kinds if kind != "mscclpp")
         if not kinds:
@@ -165,11 +165,12 @@ def _tasks(
     small = len(request.network.npus) <= SMALL
     chunks = settings.chunks or (MANY_CHUNKS if small else FEW_CHUNKS)
     instances = settings.instances or INSTANCES
+    profiles = {"msccl": settings.profile, "run": Profile.RUN}
     files = tuple(
-        FileOptions(kind, count, channels, settings.profile if kind == "msccl" else Profile.EXECUTOR)
+        FileOptions(kind, count, channels, profiles.get(kind, Profile.EXECUTOR))
         for kind in settings.kinds
-        for count in instances
-        for channels in (settings.channels if kind == "msccl" else (None,))
+        for count in (instances if kind != "run" else settings.instances or instances[:1])
+        for channels in (settings.channels if kind != "mscclpp" else (None,))
     )
     planned = [size for size in PLANNED if sizes[0] <= size <= sizes[-1]] or [sizes[len(sizes) // 2]]
     plans = [
@@ -227,10 +228,10 @@ def _report(
     nccl = best_of_nccl(results[0]["compared"], len(sizes))
     for kind in settings.kinds:
         own = [candidate for candidate in candidates if candidate.options.kind == kind]
-        starts = [kind == "msccl" or size <= latest for size in sizes]
+        starts = [kind != "mscclpp" or size <= latest for size in sizes]
         times = [candidate.times for candidate in own]
-        serving = fewest_ranges(sizes, times, settings.tolerance, starts, nccl)
-        notes += _left_to_nccl(kind, sizes, times, nccl, serving)
+        serving = fewest_ranges(sizes, times, settings.tolerance, starts, None if kind == "run" else nccl)
+        notes += _left_to_nccl(kind, sizes, times, nccl, serving) if kind != "run" else []
         if kind == "mscclpp":
             end = PLAN_END // _parts(request)
             if sizes[0] > end:

@@ -54,13 +54,13 @@ class SchedulePlan:
     @property
     def kinds(self) -> tuple[Runtime, ...]:
         """The kinds of files that the schedule is made for."""
-        return ("mscclpp",) if self.in_network else ("msccl", "mscclpp")
+        return ("mscclpp",) if self.in_network else ("msccl", "mscclpp", "run")
 
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """How a schedule is written. channels: most channels; None: as many as the runtime allows. profile: the runtime of
-    an MSCCL file.
+    an MSCCL file or a run file.
     """
 
     kind: Runtime

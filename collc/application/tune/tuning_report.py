@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from collc.application.emit.file_times import Runtime, read_tasks, times_of
+from collc.application.emit.file_times import costs_of, read_tasks, times_of
 from collc.application.emit.runtime_files import write_msccl, write_mscclpp
 from collc.application.tune.tuning_case import (
     FileOptions,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collc.ten.network import Network
 
 
-_SERIES_NAMES: Final = {"msccl": "tuned, MSCCL", "mscclpp": "tuned, MSCCL++"}
+_SERIES_NAMES: Final = {"msccl": "tuned, MSCCL", "mscclpp": "tuned, MSCCL++", "run": "tuned, run files"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +136,24 @@ class TuningReport:
         }
 
     def last_times(self, served: TunedRange) -> tuple[int, int, int | None] | None:
-        """(size, picoseconds of the file, picoseconds of NCCL) for the largest size in a range; None without a size."""
+        """(size, picoseconds of the file, and of NCCL unless it is a run file) for the largest size in a range."""
         place = max((k for k, time in enumerate(served.times) if time is not None), default=None)
         time = None if place is None else served.times[place]
         if place is None or time is None:
             return None
-        return self.sizes[place], time, best_of_nccl(self.compared, len(self.sizes))[place]
+        return self.sizes[place], time, None if served.candidate.options.kind == "run" else self._nccl[place]
+
+    @property
+    def _nccl(self) -> list[int | None]:
+        return best_of_nccl(self.compared, len(self.sizes))
 
     def slower_sizes(self) -> list[str]:
         """A note for each file that is not faster than NCCL at a size between those by which it was chosen."""
-        nccl = best_of_nccl(self.compared, len(self.sizes))
         notes: list[str] = []
         for served in self.ranges:
-            rows = zip(self.sizes, served.times, nccl, strict=True)
+            if served.candidate.options.kind == "run":  # what is beneath the runtime is not simulated
+                continue
+            rows = zip(self.sizes, served.times, self._nccl, strict=True)
             slower = [(size, time, of) for size, time, of in rows if time is not None and of is not None and of <= time]
             if slower:
                 size, time, of = slower[-1]
@@ -226,7 +231,7 @@ _RANGES: Final[Sequence[Column[_Row]]] = (
 )
 
 
-SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json"}
+SUFFIXES: Final = {"msccl": ".xml", "mscclpp": ".json", "run": ".run"}
 
 SCRIPT: Final = "register_plans.py"
 
@@ -254,7 +259,7 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
                 plan = served.candidate.plan
                 if plan not in planned:  # ranges share plans, and differ in protocol, instances and channels
                     planned[plan] = planned_module(tuned, plan)
-                network, times = _write_range(report, planned[plan], replace(served, name=name), kind, temporary / file)
+                network, times = _write_range(report, planned[plan], replace(served, name=name), temporary / file)
                 own[number] = replace(served, file=f"{kind}/{file}", name=name, times=times)
                 networks.append(network)
             ranges += own
@@ -283,29 +288,29 @@ def write_tuning(report: TuningReport, tuned: TunedProgram, folder: Path, progre
 
 
 def _write_range(
-    report: TuningReport, planned: tuple[ScheduleRequest, Module], one: TunedRange, kind: Runtime | str, path: Path
+    report: TuningReport, planned: tuple[ScheduleRequest, Module], one: TunedRange, path: Path
 ) -> tuple[Network, tuple[int | None, ...]]:
     """Write and check the file of a range; returns the network, and its times for the sizes in the range.
 
     planned: the request and the schedule of its plan.
     """
-    candidate = one.candidate
+    candidate, kind = one.candidate, one.candidate.options.kind
     request, module = planned
     module = replace(module, name=one.name)
     options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
     with open_draft() as draft:
         destination = Destination(path, draft)
-        write = write_msccl if kind == "msccl" else write_mscclpp
+        write = write_mscclpp if kind == "mscclpp" else write_msccl
         written = write(module, options, destination, lambda _phase: None)
         if "failed" in written.checks.values():
             first = written.diagnostics[0] if written.diagnostics else Diagnostic("S0401", "a check failed")
             raise CheckFailed(first)
         draft.publish()
     network = request.network
-    cost = next(cost for cost in report.costs if cost.name == candidate.protocol)
-    tasks = read_tasks(path, network, candidate.options.kind, None, candidate.options.profile)
+    cost = next(cost for cost in costs_of(kind, report.costs) if cost.name == candidate.protocol)
+    tasks = read_tasks(path, network, kind, None, candidate.options.profile)
     inside = [size for size in report.sizes if one.low <= size <= one.high]
-    times = dict(zip(inside, times_of(network, tasks, cost, candidate.options.kind, inside), strict=True))
+    times = dict(zip(inside, times_of(network, tasks, cost, kind, inside), strict=True))
     return network, tuple(times.get(size) for size in report.sizes)
 
 

@@ -118,7 +118,7 @@ def verify_module(module: Module, expected: Expectation, path: Path | None = Non
         bound, time = module.bound, module.collective_time()
         if bound is not None and bound.time > time:
             message = f"'{module.name}' says that no schedule takes less than {format_time(bound.time)} ({bound.name})"
-            note = Note(f"its own schedule takes {format_time(time)}, and is right")
+            note = Note(f"its own schedule takes {format_time(time)}{_without_launch(module)}, and is right")
             raise CheckFailed(Diagnostic("V0111", message, notes=(note,)))
         times, warnings = _times(module)
         summary |= times
@@ -140,7 +140,14 @@ def _times(module: Module) -> tuple[Mapping[str, object], list[Diagnostic]]:
         return times, []
     claimed, shown = format_time(module.bound.time), format_time(bound.time)
     message = f"the file says that no schedule takes less than {claimed}, but collc can only show {shown}"
+    message += _without_launch(module)
     return times, [Diagnostic("C0206", message, warning=True)]
+
+
+def _without_launch(module: Module) -> str:
+    """What a message adds to times as the file has them, which count from the end of the launch."""
+    launch = module.network.launch
+    return f" (without the launch of {format_time(launch)})" if launch else ""
 
 
 def _with_demand_of(module: Module, program: Path, schedule: str | None) -> Module:

@@ -4,6 +4,7 @@ lead to them (`emit msccl_stages`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -33,13 +34,18 @@ def may_be_two_files(options: MscclOptions) -> bool:
     return options.profile is Profile.OLD and options.placement in {None, Placement.BOTH}
 
 
-def program_files(module: Module, options: MscclOptions, announce: Announcer | None = None) -> list[ProgramFile]:
-    """The programs of a module's schedule, one for each file. announce: as in `lower`, whose errors it raises."""
+def program_files(
+    module: Module,
+    options: MscclOptions,
+    announce: Announcer | None = None,
+    hurried: Callable[[], bool] = lambda: False,
+) -> list[ProgramFile]:
+    """The programs of a module's schedule, one for each file. announce, hurried, errors: see `lower`."""
     if not may_be_two_files(options) or not first_program(module, options, several_slots=True).placement.in_place:
-        return [ProgramFile("", lower(module, options, announce=announce))]
+        return [ProgramFile("", lower(module, options, announce=announce, hurried=hurried))]
     placements = (Placement.OUT, Placement.IN)
     return [
-        ProgramFile(variant, lower(module, replace(options, placement=placement), announce=announce))
+        ProgramFile(variant, lower(module, replace(options, placement=placement), announce=announce, hurried=hurried))
         for variant, placement in zip(VARIANTS, placements, strict=True)
     ]
 

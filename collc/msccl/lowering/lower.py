@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, SourceError
+from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, NoSchedule, SourceError
 from collc.base.memory import without_collection
 from collc.msccl.limits import (
     LIMITS,
@@ -62,7 +62,9 @@ _GOOD_SLOWDOWN: Final = Fraction(103, 100)
 """Time of a program, over the time that no program undercuts, at which no further attempt is made."""
 
 _MOST_FOR_SPEED: Final = 400_000
-"""Messages in all attempts together (40 s) after which a program that ends is not made again only to be faster."""
+"""Messages in all attempts together (40 s) after which a program that ends is not made again only to be faster. In a
+hurry, none is made again to be faster, and none at all after these.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,14 @@ def lower(
     options: MscclOptions | None = None,
     observe: StageObserver | None = None,
     announce: Announcer | None = None,
+    hurried: Callable[[], bool] = lambda: False,
 ) -> Program:
-    """The MSCCL program of a module's schedule. observe, announce: called after and before each stage.
+    """The MSCCL program of a module's schedule. observe, announce: called after and before each stage. hurried: whether
+    the first program that ends is good enough, since a limit or a signal ended the search.
 
-    Raises SourceError M0104 and M0105 if MSCCL cannot express the collective, M0107 if a switch multicasts or
-    reduces, M0109 if the requested placement is impossible, M0110 and M0111 if a limit is exceeded; CheckFailed M0112
-    if every order of the steps that was tried could deadlock.
+    Raises SourceError M0104 and M0105 if MSCCL cannot express the collective, M0107 if a switch multicasts or reduces,
+    M0109 if the requested placement is impossible, M0110 and M0111 if a limit is exceeded; CheckFailed M0112 if every
+    order of the steps that was tried could deadlock; NoSchedule S0207 if none was found soon in a hurry.
     """
     options, observe = options or MscclOptions(), observe or (lambda _stage, _program: None)
     announce = announce or (lambda _stage: None)
@@ -117,7 +121,7 @@ def lower(
             start = first_program(module, options, several_slots=several_slots, common=common)
             is_last |= not common and all(message.count == 1 for message in start.messages)
             try:
-                program = _lower(start, module, options, observe, announce)
+                program = _lower(_StageRunner(start, module, options, observe, announce, hurried))
             except (CheckFailed, SourceError):
                 if is_last:
                     raise
@@ -129,18 +133,17 @@ def lower(
         raise AssertionError("the last program is returned")
 
 
-def _lower(
-    start: Program, module: Module, options: MscclOptions, observe: StageObserver, announce: Announcer
-) -> Program:
+def _lower(runner: _StageRunner) -> Program:
     """The fastest program of all attempts for a program after `select`."""
-    observe("select", start)
-    runner = _StageRunner(start, module, options, observe, announce)
+    start = runner.start
+    runner.observe("select", start)
     slowdown, program = runner.run_attempts()
-    if slowdown > TOLERATED_SLOWDOWN and any(len(message.path) > 1 for message in start.messages):
-        announce("select")
-        exchanged = exchanged_program(start, module)
+    relayed = any(len(message.path) > 1 for message in start.messages)
+    if slowdown > TOLERATED_SLOWDOWN and relayed and not runner.hurried():
+        runner.announce("select")
+        exchanged = exchanged_program(start, runner.module)
         if exchanged is not start:
-            others = _StageRunner(exchanged, module, options, observe, announce, runner.attempts)
+            others = replace(runner, start=exchanged, merged={})
             slowdown, program = min((slowdown, program), others.run_attempts(), key=lambda pair: pair[0])
     return program
 
@@ -156,6 +159,7 @@ class _StageRunner:
     options: MscclOptions
     observe: StageObserver
     announce: Announcer
+    hurried: Callable[[], bool]
     attempts: int = 0
     merged: dict[int, Program] = field(default_factory=dict[int, Program])
 
@@ -173,22 +177,26 @@ class _StageRunner:
         self.announce("merge")
         check_merged_limits(self.merge(MOST_CHUNKS), channels_per_instance(self.options))
         good = _GOOD_SLOWDOWN * self.least_time()
-        problem: SourceError | None = None
+        problem: CollcError | None = None
         restricted: Program | None = None
         best: tuple[int, Program] | None = None
         for attempt in self.distinct_attempts():
             self.attempts += 1
             try:
                 program = self.fit(attempt)
+                deadlocking, time = self.judge(program)
             except SourceError as error:
                 problem = problem or error
-                continue
-            deadlocking, time = self.judge(program)
-            if deadlocking:
-                restricted = restricted or _without_deadlock(program, deadlocking)
-            elif best is None or time < best[0]:
-                best = time, program
-            if best and (best[0] <= good or self.attempts * len(self.start.messages) > _MOST_FOR_SPEED):
+            else:
+                if deadlocking:
+                    restricted = restricted or _without_deadlock(program, deadlocking)
+                elif best is None or time < best[0]:
+                    best = time, program
+            many = self.attempts * len(self.start.messages) > _MOST_FOR_SPEED
+            if best and (best[0] <= good or many or self.hurried()):
+                break
+            if many and self.hurried():
+                problem = _no_program_soon()
                 break
         if best is not None:
             return Fraction(best[0], max(1, self.module.collective_time())), best[1]
@@ -297,6 +305,11 @@ def _without_deadlock(program: Program, most_deadlocking: int) -> Program | None
         return None
     note = f"for buffers up to {largest} bytes only: above, its threadblocks could deadlock"
     return replace(program, sizes=(program.sizes[0], largest), notes=(*program.notes, note))
+
+
+def _no_program_soon() -> NoSchedule:
+    message = "the search was stopped, and no order of the schedule's steps that MSCCL can run was found soon after"
+    return NoSchedule(Diagnostic("S0207", message, hint="give it more time, or use fewer NPUs or chunks"))
 
 
 def _deadlocks() -> CheckFailed:

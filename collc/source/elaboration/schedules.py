@@ -65,7 +65,7 @@ from collc.source.types import BYTES, GROUP, INT, TOPOLOGY
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
-from collc.ten.limited import fed_links
+from collc.ten.limited import fed_links, launched_for
 from collc.ten.parts import Part, devices_and_links
 from collc.ten.transform import remove_parts
 
@@ -152,7 +152,7 @@ class ScheduleBuilder:
         return ScheduleRequest(
             name=name.name,
             span=node.span,
-            network=fed_links(fed_for(network, demand)),
+            network=fed_links(fed_for(launched_for(network, demand), demand)),
             demand=demand,
             runs=tuple(self.requests),
             synthesizer=self.synthesizer.synthesizer.name if self.synthesizer else "auto",

@@ -22,7 +22,7 @@ from collc.synthesis.fixed.textbook import textbook_algorithms
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
 from collc.ten.limited import Ports
-from collc.ten.module import Module
+from collc.ten.module import Bound, Module
 from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
@@ -57,13 +57,17 @@ class Candidate:
 class KnownBounds:
     """The lower bounds of one module on several networks, each computed once for all that ask."""
 
-    _known: dict[int, tuple[Network, int]] = field(default_factory=dict[int, tuple[Network, int]])
+    _known: dict[int, tuple[Network, Bound]] = field(default_factory=dict[int, tuple[Network, Bound]])
 
     def of(self, network: Network, module: Module) -> int:
         """Picoseconds that no schedule of the module takes less than on a network."""
         if id(network) not in self._known:
-            self._known[id(network)] = network, lower_bound(network, module.demand, module.model).time
-        return self._known[id(network)][1]
+            self._known[id(network)] = network, lower_bound(network, module.demand, module.model)
+        return self._known[id(network)][1].time
+
+    def find(self, network: Network) -> Bound | None:
+        """The bound on a network if it is known."""
+        return self._known.get(id(network), (network, None))[1]
 
 
 Search = Callable[[Module, WorkMeter], Module]

@@ -16,7 +16,7 @@ from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, has_reductions, obstacle_to_shared_sums
 from collc.ten.arrays import Int64Array, unique_rows
 from collc.ten.module import Module
-from collc.ten.schedule import Clock, LinkModel
+from collc.ten.schedule import LinkModel
 
 FEW: Final = 2.0
 """Average number of NPUs that want a chunk up to which chunks are taken as going from one NPU to another."""
@@ -50,18 +50,9 @@ class ProblemKind:
         return has_reductions(self.module.demand)
 
     @cached_property
-    def pairs(self) -> int:
-        """Pairs of a chunk and an NPU that it must reach or be reduced from."""
-        count = 0
-        for table in self.module.demand.tables:
-            pre, post = table.sets.sizes[table.pre], table.sets.sizes[table.post]
-            count += int(post.sum()) + int(pre[table.op != 0].sum())
-        return count
-
-    @cached_property
     def is_shared(self) -> bool:
         """Whether chunks are wanted by, or reduced from, more than FEW NPUs on average."""
-        return self.pairs > FEW * max(1, sum(len(table) for table in self.module.demand.tables))
+        return self.module.demand.pair_count > FEW * max(1, self.module.demand.chunk_count)
 
     @cached_property
     def few_hold(self) -> bool:
@@ -91,30 +82,31 @@ class ProblemKind:
     @cached_property
     def link_times(self) -> tuple[float, float]:
         """Picoseconds, on average, for which the bytes of a chunk take a link, and until the chunk arrives."""
-        network = self.module.network
+        network, sizes = self.module.network, self.module.demand.chunk_sizes
         try:
-            clock = Clock.of(network, self.module.demand, LinkModel.PIPELINED)
+            busy = network.occupancy(sizes)[network.kind]
+            total = busy + network.latencies[network.kind, None]
         except ValueError:
             return 0.0, 0.0
-        if not len(self.module.demand.chunks) or not network.link_count:
+        if not busy.size:
             return 0.0, 0.0
-        return float(clock.busy[network.kind].mean()), float(clock.total[network.kind].mean())
+        return float(busy.mean()), float(total.mean())
 
     @cached_property
     def is_bandwidth_bound(self) -> bool:
         """Whether what an NPU gets keeps its links busy for much longer than latencies last."""
         busy, total = self.link_times
-        return busy * self.pairs > BANDWIDTH_BOUND * (total - busy) * self.module.network.link_count
+        return busy * self.module.demand.pair_count > BANDWIDTH_BOUND * (total - busy) * self.module.network.link_count
 
     @property
     def is_latency_bound(self) -> bool:
         """Whether the links carry all contributions, and all sums, in less time than the longest path takes."""
-        return self._takes_less_than_a_path(2 * len(self.module.demand.chunks) * self.npus)
+        return self._takes_less_than_a_path(2 * self.module.demand.chunk_count * self.npus)
 
     @property
     def is_latency_bound_one_shot(self) -> bool:
         """Whether they do if each contribution travels to all NPUs by itself."""
-        return self._takes_less_than_a_path(len(self.module.demand.chunks) * self.npus**2)
+        return self._takes_less_than_a_path(self.module.demand.chunk_count * self.npus**2)
 
     def _takes_less_than_a_path(self, transfers: int) -> bool:
         """Whether links that share some transfers evenly are done before a chunk has crossed the longest path."""
@@ -157,7 +149,7 @@ class ProblemKind:
         module = self.module
         if not self.shares_sums or module.network.has_limited_buffers or not self.is_latency_bound_one_shot:
             return False
-        return not module.relays or self.pairs <= 2 * MOST_RELAYED_IN_FILES
+        return not module.relays or self.module.demand.pair_count <= 2 * MOST_RELAYED_IN_FILES
 
     @property
     def is_gathered(self) -> bool:

@@ -29,7 +29,6 @@ from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
 from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, KnownBounds, candidates
 from collc.synthesis.auto.group_parts import by_group
-from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers
 from collc.synthesis.reductions.compose import join, solve, split
@@ -101,7 +100,8 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     if built.network.unwound and not module.network.unwound:
         notes.append(UNWOUND)
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
-    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes))
+    bound = search.bounds.find(built.network)
+    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=bound)
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
@@ -197,7 +197,7 @@ class _Search:
         divided = by_group(self.module, self._plan_part)
         if divided is not None and divided.ahead:  # then nothing else is likely
             known = [replace(candidate, ahead=min(0, candidate.ahead)) for candidate in known]
-        pairs = ProblemKind(self.module).pairs
+        pairs = self.module.demand.pair_count
         first = max(FIRST_WORK, pairs // GROWTH**2)
         for candidate in self._with_experience(known if divided is None else [divided, *known], pairs):
             self._turns.append(Turns(candidate, max(candidate.least, int(first * Fraction(GROWTH) ** candidate.ahead))))
@@ -386,7 +386,7 @@ STOPPED: Final = Diagnostic("S0201", "stopped before any schedule was found", hi
 
 def _is_tiny(module: Module) -> bool:
     """Whether Z3 may be asked for something shorter: few NPUs, and all transfers take equal time."""
-    network, sizes = module.network, np.unique(module.demand.chunks.size)
-    alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == 1 and len(sizes) == 1
+    network = module.network
+    alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == len(module.demand.chunk_sizes) == 1
     few = len(network.npus) <= TINY_NPUS and not network.has_switches
     return alike and few and module.schedule is None and not network.has_endpoints

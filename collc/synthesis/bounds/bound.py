@@ -14,16 +14,18 @@ line of n NPUs, the NPU at the end sends n chunks over its link, and the last ch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
 from collc.synthesis.bounds.fluid import Fluid
-from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_path, port_bounds
+from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_by_first, longest_path, port_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import (
     DETAILED_DEVICES,
@@ -116,33 +118,39 @@ def task_bound(task: Task) -> Bound:
     return _largest(_bounds(task.network, task.demand, task.chunks, task.model), None)
 
 
-def _largest(bounds: Iterator[Bound], known_time: int | None) -> Bound:
+_Bounds = Callable[[int], Iterable[Bound]]
+"""Bounds of a sort; those need not be found that are no larger than the given one, in picoseconds."""
+
+
+def _largest(sorts: Iterator[_Bounds], known_time: int | None) -> Bound:
     best = Bound(0, "nothing moves")
-    for bound in bounds:
-        if bound.time > best.time:
-            best = bound
-        if known_time is not None and best.time >= known_time:
-            break
+    for find in sorts:
+        for bound in find(best.time):
+            if bound.time > best.time:
+                best = bound
+            if known_time is not None and best.time >= known_time:
+                return best
     return best
 
 
-def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel) -> Iterator[Bound]:
-    """All bounds, the quick ones first. chunks: as in `traffic_of`."""
+def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel) -> Iterator[_Bounds]:
+    """All sorts of bounds, the quick ones first. chunks: as in `traffic_of`."""
     sizes, traffic = traffic_of(demand, chunks)
     if not len(sizes) or not network.link_count:
         return
     times, fluid = TransferTimes.of(network, sizes, model), Fluid.of(network, sizes, traffic)
     problem = _BoundProblem(network, traffic, times, Delays.without_lags(network))
-    yield from _crossing_bounds(problem, npu_sets(fluid))
-    yield from (longest_path(network, traffic, times.total[:, size], size) for size in sorted({0, len(sizes) - 1}))
+    yield partial(_crossing_bounds, problem, npu_sets(fluid))
+    for size in sorted({0, len(sizes) - 1}):
+        yield partial(_path_bound, problem, size)
     if network.device_count <= DETAILED_DEVICES:
         problem = _BoundProblem(network, traffic, times, Delays.of(network, times.total[:, 0], traffic))
-        yield from _crossing_bounds(problem, npu_sets(fluid))
-    yield from port_bounds(network, sizes, traffic)
-    yield from _load_bound(problem)
-    yield from reach_bounds(network, traffic, times)
-    yield from _slot_bounds(problem)
-    yield from _crossing_bounds(problem, narrow_sets(fluid, demand))
+        yield partial(_crossing_bounds, problem, npu_sets(fluid))
+    yield lambda _: port_bounds(network, sizes, traffic)
+    yield partial(_load_bound, problem)
+    yield lambda _: reach_bounds(network, traffic, times)
+    yield lambda _: _slot_bounds(problem)
+    yield partial(_crossing_bounds, problem, narrow_sets(fluid, demand))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,15 +171,42 @@ class _BoundProblem:
             self._link_classes[summed, forked] = self.delays.link_classes(self.network, summed, forked)
         return self._link_classes[summed, forked]
 
+    def surely_takes_less(self, links: BoolArray, chunks: int, known: int) -> bool:
+        """Whether some links deliver some chunks in less than a time if none comes before the longest lag."""
+        longest, rate = self._largest_chunks
+        return chunks < (known - longest) * float(rate[links].sum()) * (1 - 1e-9)  # however it is rounded
 
-def _load_bound(problem: _BoundProblem) -> Iterator[Bound]:
+    @cached_property
+    def _largest_chunks(self) -> tuple[int, NDArray[np.float64]]:
+        """The longest lag of a link with the time until a chunk of the largest size has arrived; and float64[links]:
+        such chunks a picosecond.
+        """
+        network, delays, times = self.network, self.delays, self.times
+        lag = delays.sum_head[network.source] + delays.fork_tail[network.target]
+        return int(lag.max() + times.total[:, -1].max()), 1 / times.busy[network.kind, -1]
+
+
+def _path_bound(problem: _BoundProblem, size: int, known: int) -> Iterator[Bound]:
+    """The longest path of chunks of some size."""
+    yield longest_path(problem.network, problem.traffic, problem.times.total[:, size], size, known)
+
+
+def _load_bound(problem: _BoundProblem, known: int) -> Iterator[Bound]:
     """The least number of transfers, over all links."""
     network, traffic = problem.network, problem.traffic
-    detailed = network.device_count <= DETAILED_DEVICES and any(part.pairwise for part in traffic)
-    hops = hop_counts(Digraph.of(network)) if detailed else None
-    counts = np.sum([part.transfers(hops) for part in traffic], axis=0).tolist()
     links = problem.link_classes().of(np.ones(network.link_count, np.bool_))
-    yield Bound(problem.times.delivery(links, counts), "total load")
+
+    def load(hops: Int32Array | None) -> int:
+        counts = np.sum([part.transfers(hops) for part in traffic], axis=0).tolist()
+        return problem.times.delivery(links, counts)
+
+    if network.device_count > DETAILED_DEVICES or not any(part.pairwise for part in traffic):
+        yield Bound(load(None), "total load")
+        return
+    most = longest_by_first(network, np.ones(len(network.kinds), np.int64))
+    devices = network.device_count
+    if most >= UNREACHABLE or load(np.full((devices, devices), most, np.int32)) > known:
+        yield Bound(load(hop_counts(Digraph.of(network))), "total load")
 
 
 def _slot_bounds(problem: _BoundProblem) -> Iterator[Bound]:
@@ -187,9 +222,9 @@ def _slot_bounds(problem: _BoundProblem) -> Iterator[Bound]:
                 yield Bound(times.delivery(links, counts.tolist()), parts.name)
 
 
-def _crossing_bounds(problem: _BoundProblem, sets: Iterator[BoolArray]) -> Iterator[Bound]:
+def _crossing_bounds(problem: _BoundProblem, sets: Iterator[BoolArray], known: int) -> Iterator[Bound]:
     """What must enter each set of devices, if that takes longer than for all sets before."""
-    best = 0
+    best = known
     for inside in sets:
         time = _crossing_time(problem, inside, best)
         if time > best:
@@ -213,6 +248,8 @@ def _crossing_time(problem: _BoundProblem, inside: BoolArray, known: int = 0) ->
     if not chunks:
         return known
     entering = ~inside[network.source] & inside[network.target]
+    if problem.surely_takes_less(entering, chunks, known):
+        return known
     time = times.delivery(problem.link_classes().of(entering), counts, known)
     size = next(number for number, count in enumerate(counts) if count)
     for sums, forks, copies in ((True, False, gather), (False, True, spread), (True, True, min(gather, spread))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,9 @@ from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.network import Network
 
 MOST_SEARCHED: Final = 300_000
-"""Members x links, at most, of runs that differ in their groups only and that are searched; a bound on time: 1 s."""
+"""Members x links, at most, of runs that differ in their groups only and that are searched; a bound on time: 1 s. Also
+of NPUs with chunks of their own, for which prices of links are sought; up to 8 times that, simple prices count.
+"""
 
 EXHAUSTIVE_DEVICES: Final = 8
 """Devices up to which every cut is tried."""
@@ -39,13 +42,15 @@ def npu_sets(fluid: Fluid) -> Iterator[BoolArray]:
 
 
 def narrow_sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
-    """bool[devices]: the narrowest sets of runs, and the cuts of the network from both sides."""
-    for run in searched_runs(fluid, demand):
-        yield from narrowest_sets(fluid, run)
+    """bool[devices]: the narrowest sets of runs, and the cuts of the network from both sides, each once."""
     network = fluid.network
-    for cut in cuts_of(network, network.occupancy(fluid.sizes[-1:])[:, 0] + network.latencies):
-        yield cut
-        yield ~cut
+    narrowest = chain.from_iterable(narrowest_sets(fluid, run) for run in searched_runs(fluid, demand))
+    cuts = cuts_of(network, network.occupancy(fluid.sizes[-1:])[:, 0] + network.latencies)
+    known = set[bytes]()
+    for inside in chain(narrowest, chain.from_iterable((cut, ~cut) for cut in cuts)):
+        if (content := inside.tobytes()) not in known:
+            known.add(content)
+            yield inside
 
 
 def searched_runs(fluid: Fluid, demand: Demand) -> list[Run]:

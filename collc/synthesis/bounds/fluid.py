@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
@@ -45,7 +46,7 @@ class Fluid:
 
     sizes: int64, bytes of a chunk by the size numbers of `traffic`. rates: bytes a second by kind of link. waits:
     int64[kinds], picoseconds for which a link of a kind delays data but is not occupied. capacity: int64[links], whole
-    multiples of `unit` bytes a second, rounded up. delays: latencies before and behind devices.
+    multiples of `unit` bytes a second, rounded up.
     """
 
     network: Network
@@ -55,7 +56,6 @@ class Fluid:
     waits: Int64Array
     capacity: Int64Array
     unit: Fraction
-    delays: Delays
 
     @staticmethod
     def of(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> Fluid:
@@ -66,9 +66,8 @@ class Fluid:
                 raise ValueError(f"links of {network.name} have no bandwidth")
             rates.append(kind.bandwidth)
         unit = _common_unit(rates)
-        delays = Delays.of(network, network.latencies, traffic)
         capacity = _capacities(network, rates, unit)
-        return Fluid(network, sizes, traffic, rates, network.latencies, capacity, unit, delays)
+        return Fluid(network, sizes, traffic, rates, network.latencies, capacity, unit)
 
     def with_stored_chunks(self, largest: int) -> Fluid:
         """The problem on links that are occupied for latency + size / bandwidth, if no chunk has more bytes."""
@@ -85,6 +84,11 @@ class Fluid:
         """The problem with smaller numbers for capacities, again rounded up."""
         unit = self.unit * COARSER
         return replace(self, unit=unit, capacity=_capacities(self.network, self.rates, unit))
+
+    @cached_property
+    def delays(self) -> Delays:
+        """Latencies before and behind devices."""
+        return Delays.of(self.network, self.network.latencies, self.traffic)
 
     @cached_property
     def graph(self) -> Digraph:
@@ -104,10 +108,25 @@ class Fluid:
         order = np.argsort(-time, kind="stable")
         return [int(npu) for npu in order[:count] if time[npu] > 0]
 
-    def time_into(self, inside: BoolArray) -> int:
-        """Picoseconds until all bytes that must enter a set of devices, bool[devices], can have done so; 0 if none."""
+    def time_into(self, inside: BoolArray, known: int = 0) -> int:
+        """Picoseconds until all bytes that must enter a set of devices, bool[devices], can have done so; 0 if none, or
+        if that surely is less than `known`.
+        """
         volume = sum(int(self.sizes @ part.chunks_into(inside).counts) for part in self.traffic)
-        return self.time_over(~inside[self.network.source] & inside[self.network.target], volume)
+        links = ~inside[self.network.source] & inside[self.network.target]
+        return 0 if self._takes_less(links, volume, known) else self.time_over(links, volume)
+
+    def _takes_less(self, links: BoolArray, volume: int, known: int) -> bool:
+        """Whether some links deliver some bytes in less than a time if no data comes before the longest lag."""
+        if self.network.has_limited_buffers or self._lag.max(initial=0) >= UNREACHABLE:
+            return False
+        rate = float(self._link_rates[links].sum())
+        return float(volume) * SECOND < (known - self.longest_lag) * rate * (1 - 1e-9)  # however it is rounded
+
+    @cached_property
+    def _link_rates(self) -> NDArray[np.float64]:
+        """float64[links]: bytes a second."""
+        return np.array([float(rate) for rate in self.rates])[self.network.kind]
 
     @cached_property
     def _lag(self) -> Int64Array:

@@ -10,11 +10,15 @@ least the bytes divided by its rate. If it is the only connection between parts 
 each part all that this part wants from the others. On networks without switches every chunk that arrives was sent by an
 NPU and is received by one, so all arrivals together take at least their bytes divided by the sum of the rates of all
 senders, and by the sum of the rates of all receivers.
+
+On each link there is at least one message. Its overhead delays what it carries as a latency does, and no more is said
+of overheads here: how many messages there are depends on the chunks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import chain
@@ -36,7 +40,7 @@ from collc.ten.demand import Demand, Run
 from collc.ten.endpoint import least
 from collc.ten.limited import Ports, link_rates
 from collc.ten.module import Bound
-from collc.ten.network import Network
+from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 
 
@@ -52,11 +56,14 @@ def endpoint_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic])
     for sends in (True, False):
         yield from _of_each(network, sizes @ _chunk_counts(network, sizes, traffic, sends), latency, sends)
         if len(network.npus) <= MOST_CUTS:
-            passed = _passed_on(network, sizes, traffic, sends)
-            yield from _of_each(network, passed, latency, sends, ", the only connection between parts of the network")
+            passed = sizes @ _passed_on(network, len(sizes), traffic, sends)
+            yield from _of_each(network, passed, latency, sends, _ONLY_CONNECTION)
     if not network.has_switches:
         for sends in sorted(set(ports.sends), reverse=True):
             yield from _of_all(network, sizes, traffic, int(latency.min()), sends)
+
+
+_ONLY_CONNECTION: Final = ", the only connection between parts of the network"
 
 
 def _chunk_counts(network: Network, sizes: Int64Array, traffic: list[Traffic], sends: bool) -> Int64Array:
@@ -69,7 +76,7 @@ def _chunk_counts(network: Network, sizes: Int64Array, traffic: list[Traffic], s
 
 
 def port_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> Iterator[Bound]:
-    """What each NPU must send, or receive, in these chunks, each of which has an overhead there, and a latency.
+    """What each NPU must send, receive or relay in these chunks, each of which has an overhead there, and a latency.
 
     A message takes no less on its link than at the ports of its ends, and a latency more. Nothing if messages have no
     overhead at NPUs.
@@ -81,22 +88,26 @@ def port_bounds(network: Network, sizes: Int64Array, traffic: list[Traffic]) -> 
     nearest = np.full((2, network.device_count), UNREACHABLE, np.int64)
     for row, ends in enumerate((network.target, network.source)):
         np.minimum.at(nearest[row], ends, network.latencies[network.kind])
-    counts = [_chunk_counts(network, sizes, traffic, sends) for sends in (False, True)]
-    for port, (device, sends) in enumerate(zip(ports.devices, ports.sends, strict=True)):
-        work = int(taken[port] @ counts[sends][:, device])
-        if work and work + int(nearest[int(sends), device]) > best:
-            best = work + int(nearest[int(sends), device])
-            yield Bound(best, ports.name(network, port))
+    counts = [("", [_chunk_counts(network, sizes, traffic, sends) for sends in (False, True)])]
+    if len(network.npus) <= MOST_CUTS:
+        passed = [_passed_on(network, len(sizes), traffic, sends) for sends in (False, True)]
+        counts.append((_ONLY_CONNECTION, passed))
+    for which, chunks in counts:
+        for port, (device, sends) in enumerate(zip(ports.devices, ports.sends, strict=True)):
+            work = int(taken[port] @ chunks[sends][:, device])
+            if work and work + int(nearest[int(sends), device]) > best:
+                best = work + int(nearest[int(sends), device])
+                yield Bound(best, ports.name(network, port) + which)
 
 
-def _passed_on(network: Network, sizes: Int64Array, traffic: list[Traffic], sends: bool) -> Int64Array:
-    """int64[devices]: what each NPU with a limit must send to (receive from) the parts into which the network falls
-    without it, each of which reaches the others, and it, over nothing else; 0 if it stays in one part.
+def _passed_on(network: Network, size_count: int, traffic: list[Traffic], sends: bool) -> Int64Array:
+    """int64[sizes, devices]: the chunks that each NPU with a limit must send to (receive from) the parts into which the
+    network falls without it, each of which reaches the others, and it, over nothing else; 0 if it stays in one part.
     """
-    found = np.zeros(network.device_count, np.int64)
+    found = np.zeros((size_count, network.device_count), np.int64)
     for npu in network.npus.tolist():
         endpoint = network.endpoint_of(npu)
-        if (endpoint.send if sends else endpoint.receive) is None:
+        if (endpoint.send if sends else endpoint.receive) is None and not endpoint.overhead:
             continue
         apart = (network.source != npu) & (network.target != npu)
         label = weakly_connected(Digraph(network.device_count, network.source[apart], network.target[apart]))
@@ -104,7 +115,8 @@ def _passed_on(network: Network, sizes: Int64Array, traffic: list[Traffic], send
         if len(parts) > 1:
             for part in parts.tolist():
                 inside = (label == part) == sends
-                found[npu] += sum(int(sizes @ one.chunks_into(inside).counts) for one in traffic)
+                for one in traffic:
+                    found[:, npu] += one.chunks_into(inside).counts
     return found
 
 
@@ -169,28 +181,55 @@ def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterato
     sizes, traffic = traffic_of(demand, None)
     if not len(sizes) or not network.link_count:
         return
+    network = _with_delays(network)
     yield from endpoint_bounds(network, sizes, traffic)
     fluid = Fluid.of(network, sizes, traffic)
-    yield from _bounds(fluid, demand)
+    best = 0
+    for bound in _bounds(fluid, demand):
+        best = max(best, bound.time)
+        yield bound
     if model is LinkModel.STORE and network.latencies[network.kind].any():
         largest = max(_largest_chunk(family.first) for family in demand.by_family.families)
         yield from _bounds(fluid.with_stored_chunks(largest), demand)
-    path = longest_path(network, traffic, network.latencies, 0)
+    path = longest_path(network, traffic, network.latencies, 0, best)
     yield Bound(path.time, f"the {path.name}")
 
 
-def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, size: int) -> Bound:
-    """The longest of the shortest paths that chunks of size number `size` or more must take.
+def _with_delays(network: Network) -> Network:
+    """The network on whose links latencies contain the overhead of one message."""
+    if not any(kind.overhead for kind in network.kinds):
+        return network
+    kinds = (
+        kind if kind.latency is None else LinkKind(kind.latency + kind.overhead, kind.bandwidth)
+        for kind in network.kinds
+    )
+    return replace(network, kinds=tuple(kinds))
+
+
+def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, size: int, known: int = 0) -> Bound:
+    """The longest of the shortest paths that chunks of size number `size` or more must take, if that can be longer than
+    a time that is known.
 
     cost: int64[kinds], picoseconds.
     """
     best = Bound(0, "")
+    if longest_by_first(network, cost) <= known:
+        return best
     sources, distance = distances_from_npus(network, cost)
     for part in traffic:
         time, start, end = part.longest(distance, sources, size)
         if best.time < time < UNREACHABLE:
             best = Bound(time, f"path from {network.shown_name(start)} to {network.shown_name(end)}")
     return best
+
+
+def longest_by_first(network: Network, cost: Int64Array) -> int:
+    """Picoseconds in which a chunk gets from any NPU to any other over the first one.
+
+    cost: int64[kinds], picoseconds.
+    """
+    graph, length, npus = Digraph.of(network), cost[network.kind], network.npus
+    return sum(int(distances_to(each, length, npus[:1])[0, npus].max()) for each in (graph, graph.reverse()))
 
 
 def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array, Int64Array]:
@@ -225,7 +264,7 @@ def _largest_chunk(run: Run) -> int:
 def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     best = 0
     for inside in chain(npu_sets(fluid), narrow_sets(fluid, demand)):
-        time = fluid.time_into(inside)
+        time = fluid.time_into(inside, best)
         if time > best:
             best = time
             yield Bound(time, name_of_links_into(fluid.network, inside))

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collc.graph.distances import UNREACHABLE, distances_to
+from collc.kernels.cheapest_loads import PathTable, add_loads
+from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
+from collc.synthesis.bounds.cuts import MOST_SEARCHED
 from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op
@@ -79,9 +81,6 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
     return np.rint(price / most * PRICE_LEVELS) / PRICE_LEVELS
 
 
-MOST_WORK: Final = 300_000
-"""Targets x links up to which prices are sought; up to 8 times that, paths of equal prices and of bandwidths count."""
-
 ROUNDS: Final = 80
 """Changes of the prices."""
 
@@ -122,7 +121,7 @@ class PathLoads:
         Also none on networks that are too large.
         """
         network = fluid.network
-        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_WORK:
+        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_SEARCHED:
             return None
         pairs = np.zeros((network.device_count, network.device_count), np.int64)
         others: list[tuple[int, Int32Array, Int32Array, bool]] = []
@@ -151,7 +150,7 @@ class PathLoads:
             bound = self._bound(price)
             known = max(known, bound.time)
             yield bound
-        if work > MOST_WORK:
+        if work > MOST_SEARCHED:
             return
         price, is_best = self._best_price(share, known)
         yield self._bound(price)
@@ -202,8 +201,7 @@ class PathLoads:
     def _bound(self, price: FloatArray) -> Bound:
         network, whole, distance = self.fluid.network, self._whole_prices(price), self._distances(price)
         reached = np.where(distance < UNREACHABLE, distance, 0)
-        pairs = zip(self.volume.ravel().tolist(), reached.ravel().tolist(), strict=True)
-        work = sum(bytes_ * length for bytes_, length in pairs if bytes_)
+        work = _dot(self.volume, reached)
         work += sum(bytes_ * int(reached[row, source]) for bytes_, row, source in self._ends(reached))
         busiest = int(np.argmax(whole * self.fluid.capacity.astype(np.float64)))
         name = f"the links on the paths of the data, such as {network.shown_link(busiest)}"
@@ -219,47 +217,27 @@ class PathLoads:
             row = int(table[np.arange(len(rows)), column].argmax())
             yield bytes_, int(rows[row]), int(holders[column[row]])
 
-    @cached_property
-    def _sources(self) -> _Ends:
-        return _Ends(self.fluid.network.source, self.fluid.network.device_count)
-
-    @cached_property
-    def _targets(self) -> _Ends:
-        return _Ends(self.fluid.network.target, self.fluid.network.device_count)
-
     def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
         """float64[links]: bytes on each link if all take cheapest paths, divided evenly at each device."""
-        network = self.fluid.network
+        graph = self.fluid.graph
         waiting = self.volume.astype(np.float64)
         for bytes_, row, source in self._ends(distance):
             waiting[row, source] += bytes_
-        tight = distance[:, network.source] == distance[:, network.target] + self._whole_prices(price)
-        share = (tight & (distance[:, network.source] < UNREACHABLE)).astype(np.float64)
-        paths = self._sources.sums(share)
-        share /= np.maximum(paths[:, network.source], 1)
-        load = np.zeros(network.link_count)
-        while True:
-            waiting[np.arange(len(self.targets)), self.targets] = 0
-            moved = waiting[:, network.source] * share
-            if not moved.any():
-                return load
-            load += moved.sum(axis=0)
-            waiting = self._targets.sums(moved)
+        waiting[distance >= UNREACHABLE] = 0
+        compiled = runs_compiled(add_loads, STEP_TIME * len(self.targets) * graph.edge_count)
+        farthest_first = np.argsort(-distance, axis=1, kind="stable")
+        columns = *graph.out_edges, graph.target, self._whole_prices(price), distance, farthest_first
+        table = PathTable(*(numbers(column.ravel().astype(np.int64), compiled) for column in columns))
+        work: Any = numbers(waiting.ravel(), compiled), zeros(graph.edge_count, compiled, np.float64)
+        version_of(add_loads, compiled)(table, *work)
+        return np.asarray(work[1], np.float64)
 
 
-class _Ends:
-    """The links of each device at which they begin or end. ends: int32[links]."""
-
-    def __init__(self, ends: Int32Array, devices: int) -> None:
-        self._order = np.argsort(ends, kind="stable")
-        self._used, self._first = np.unique(ends[self._order], return_index=True)
-        self._devices = devices
-
-    def sums(self, values: FloatArray) -> FloatArray:
-        """float64[rows, devices]: the sums of the columns, one a link, of each device."""
-        found = np.zeros((len(values), self._devices))
-        found[:, self._used] = np.add.reduceat(values[:, self._order], self._first, axis=1)
-        return found
+def _dot(first: Int64Array, second: Int64Array) -> int:
+    """The sum of the products of two tables of numbers of at least 0, exactly."""
+    if int(first.max(initial=0)) * int(second.max(initial=0)) * first.shape[1] < 1 << 63:
+        return sum(np.einsum("ij,ij->i", first, second).tolist())
+    return sum(a * b for a, b in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True) if a)
 
 
 def _has_pairs(demand: Demand) -> bool:

@@ -16,7 +16,7 @@ from collc.synthesis.fixed.layout import lay_out
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
 from collc.synthesis.task import AlgorithmLibrary
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.demand import ChunkTable, Demand, Op
+from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Transfers
@@ -36,7 +36,7 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[t
     many = sum(len(run.pattern) for run in module.demand.runs) > MOST_TRANSFERS
     if "" in kinds or many or module.schedule is not None or network.has_limited_buffers:
         return
-    messages = sum(_messages(table) for table in module.demand.tables)
+    messages = module.demand.pair_count
     if messages > MOST_TRANSFERS:
         return
     first, *others = map(library.names, kinds)
@@ -74,12 +74,6 @@ def textbook_sends(
 
 MOST_DIMENSIONS = 4
 """Dimensions that the algorithms of the library take."""
-
-
-def _messages(table: ChunkTable) -> int:
-    """The messages that the chunks of a table need, if each goes directly to its targets."""
-    pre, post = table.sets.sizes[table.pre], table.sets.sizes[table.post]
-    return int(post.sum()) + int(pre[table.op != Op.COPY].sum())
 
 
 def dimension_sizes(network: Network) -> list[int]:

@@ -82,6 +82,10 @@ def pccl(task: Task, effort: Effort) -> Schedule:
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
+    if _plain_work(conditions, 0) > MOST_PLAIN:
+        effort.work.add_compiler()
+    if effort.work.is_exceeded:
+        raise NoSchedule(STOPPED)
     goal = task_bound(task).time if effort.bound is None else effort.bound
     portfolio = _Portfolio(conditions, effort)
     slack = 0 if portfolio.trials > 1 else goal // 50
@@ -95,8 +99,11 @@ def pccl(task: Task, effort: Effort) -> Schedule:
     else:
         effort.work.finish()
     if best is None or best.schedule is None:
-        raise NoSchedule(Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time"))
+        raise NoSchedule(STOPPED)
     return best.schedule
+
+
+STOPPED = Diagnostic("S0201", "stopped before pccl had found a schedule", hint="give it more time")
 
 
 def _planned_trials(portfolio: _Portfolio, effort: Effort) -> Iterator[_Planned]:

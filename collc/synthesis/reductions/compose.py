@@ -91,15 +91,17 @@ MOST_RELAYED_IN_FILES: Final = 128
 
 def has_reductions(demand: Demand) -> bool:
     """Whether any chunk must be reduced."""
-    return any(bool(_are_reduced(table).any()) for table in demand.tables)
+    runs = (run for run in demand.runs if run.standard is None or run.standard.shape.reduces)
+    return any(bool(_are_reduced(run.pattern.expand()).any()) for run in runs)
 
 
 def obstacle_to_shared_sums(module: Module) -> str:
     """Why a synthesizer of sums that all contributors receive does not fit a module; "" if it fits."""
-    table = module.demand.chunks
     if module.schedule is not None:
         return "plans all runs of a schedule, and some are planned already"
-    if not len(table) or bool((table.op == Op.COPY).any()) or bool((table.pre != table.post).any()):
+    copies = any(run.standard is not None and not run.standard.shape.reduces for run in module.demand.runs)
+    table = None if copies else module.demand.chunks  # copies need not be listed
+    if table is None or not len(table) or bool((table.op == Op.COPY).any()) or bool((table.pre != table.post).any()):
         return "is only for demands in which all contributors receive the sum, as in an All-Reduce"
     return ""
 
