@@ -152,7 +152,7 @@ class _Repairer:
         copies = self._phase_of(repair)
         left = np.bincount(network.source, minlength=network.npu_count)[network.npus].min()
         least = int(taken[0]) * (len(network.npus) - 1) * self._numbers.parts // int(left)
-        return self._overlay(self._reflected(copies, opposite, plan.mirror), copies), least
+        return self._overlay(self._partials_of(copies, opposite, plan.mirror), copies), least
 
     def _exchange(self) -> RepairedSchedule | RowSchedule | None:
         """An All-to-All without switches."""
@@ -210,7 +210,7 @@ class _Repairer:
         ]
         return _Phase(parts[0], copies.dropped, parts[1])
 
-    def _reflected(self, copies: _Phase, opposite: Int32Array, mirror: int) -> _Phase:
+    def _partials_of(self, copies: _Phase, opposite: Int32Array, mirror: int) -> _Phase:
         """The partials that copies become backwards in time from `mirror` on: of the first part for the last."""
         parts = self._numbers.parts
         rows, added = (
