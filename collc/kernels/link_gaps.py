@@ -52,7 +52,7 @@ size: how many places are taken, more than there are if those were too few.
 
 @without_references
 def _open_link(at: Layout, memory: Memory, link: int) -> None:
-    """List the gaps of a link: where its class is idle, and what has been dropped, without what has been added."""
+    """List the gaps of a link: its class is idle then, or something has been dropped; and nothing has been added."""
     number, taken = memory[at.class_of + link], memory[at.taken + link]
     k, last = memory[at.class_bounds + number], memory[at.class_bounds + number + 1]
     gone, gone_end = memory[at.dropped_bounds + link], memory[at.dropped_bounds + link + 1]
