@@ -34,7 +34,7 @@ its opposite too, backwards in time from then on; -1 for none.
 
 sizes, strides: of the axes. index: [axes * elements], of each element along each axis. images: [classes * elements],
 the link to which each element takes the first one of each class. class_of, taken, window: of each link. class_bounds,
-idle, busy: from when until when links of each class are idle in the plan, ascending, the last one for ever (CSR).
+idle, busy: from when until when links of each class are idle in the plan, ascending, the last one without end (CSR).
 dropped, added: starts on each link that are no longer, and that have been added, ascending (CSR). alive: of each
 element, 0 if it is missing. weak: 1 if it has lost links, so that it passes on what it gets only if nobody else can.
 

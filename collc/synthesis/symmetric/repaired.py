@@ -41,7 +41,7 @@ class _Phase(NamedTuple):
     added: Transfers
 
     def later(self, by: int) -> _Phase:
-        """All of it so many picoseconds later."""
+        """All of it, some picoseconds later."""
         rows, added = (
             Transfers(each.chunk, each.link, each.start + by, each.reduce) for each in (self.rows, self.added)
         )
