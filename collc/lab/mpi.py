@@ -82,7 +82,7 @@ def measure_mpich(experiment: Experiment, runs: int) -> tuple[float, ...]:
         try:
             done = subprocess.run([*command, *rank], capture_output=True, text=True, check=False, timeout=patience)
         except subprocess.TimeoutExpired as error:
-            raise CheckFailed(Diagnostic("X0209", f"MPICH ran longer than {patience:.0f} s")) from error
+            raise CheckFailed(Diagnostic("X0209", f"the run of MPICH took longer than {patience:.0f} s")) from error
     if done.returncode:
-        raise CheckFailed(Diagnostic("X0209", f"MPICH failed: {(done.stderr or done.stdout).strip()[:400]}"))
+        raise CheckFailed(Diagnostic("X0209", f"the run of MPICH failed: {(done.stderr or done.stdout).strip()[:400]}"))
     return tuple(json.loads(done.stdout))
