@@ -158,7 +158,7 @@ class ScheduledGroup(dist.ProcessGroup):
         self._name = ""
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._waiting = 0
-        self._lock = threading.Lock()
+        self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
 
     def _npus(self, store: dist.Store) -> list[Names]:
@@ -361,7 +361,7 @@ class ScheduledGroup(dist.ProcessGroup):
 
     def _finish(self, task: _Task) -> None:
         try:
-            with torch.no_grad():
+            with self._turn, torch.no_grad():  # calls of several threads take turns
                 for call in task.calls:
                     self._execute(call)
         except Exception as error:
@@ -395,8 +395,8 @@ class ScheduledGroup(dist.ProcessGroup):
         if self._is_batched(call.given):
             exchanges = [partial(self._exchange_in_batch, rows, step) for step in rounds.rounds]
         else:
-            what = f"{call.name} {buffers.inplace} {call.given.dtype} {call.reduction.__name__} {call.divides}"
-            octets, about = rows.as_bytes(_octets, call.given.element_size()), zlib.crc32(what.encode())
+            what = call.name, buffers.inplace, len(given), given.dtype, call.reduction.__name__, call.divides
+            octets, about = rows.as_bytes(_octets, given.element_size()), zlib.crc32(repr(what).encode())
             exchanges = [self._links.frames(octets, step, about) for step in rounds.rounds]
         works = [[rows.operands(work) for work in step.work] for step in rounds.rounds]
         return _Prepared(buffers, list(zip(exchanges, works, strict=True)))

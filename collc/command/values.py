@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -33,7 +34,13 @@ def reader(expected: str, read: Callable[[str], T | None]) -> Callable[[str], T]
     return read_or_raise
 
 
-new_file = reader("a file and no folder is expected", lambda text: None if Path(text).is_dir() else Path(text))
+def new_file(text: str) -> Path:
+    """The path of a file to write, which is no folder."""
+    path = Path(text)
+    with suppress(OSError):  # a name that no file can have is an error when it is written
+        if path.is_dir():
+            raise argparse.ArgumentTypeError(f"a file and no folder is expected, not {text!r}")
+    return path
 
 
 def definition_of(text: str) -> tuple[str, str]:

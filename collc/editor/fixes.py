@@ -28,7 +28,11 @@ _REPLACEMENTS: Final[tuple[tuple[str, Callable[[re.Match[str], str], str]], ...]
     (r"write '([^']+[^.'])'", lambda hint, wrong: hint[1] + " " * wrong.startswith("!")),
     (r"write ([\w.]+\(\.\.\.\))", lambda hint, _: hint[1].replace("...", "")),
     (r'write "\.\.\."', lambda _, wrong: '"' + wrong.strip("'\u2018\u2019") + '"'),
-    (r"write ([<>=]+)$", lambda hint, _: hint[1]),
+    (r"write ([<>=]+)$", lambda hint, wrong: re.sub(r"[<>=]+", hint[1], wrong, count=1)),
+    (
+        r"write time [<>=]+ (.+), or another unit|write param (.+)$|write chunks: (\d+),",
+        lambda hint, _: hint[hint.lastindex or 0],
+    ),
     (r"write (\d+\.\.\S+)", lambda hint, _: hint[1]),
     (r"call it '(\w+)'", lambda hint, _: hint[1]),
     (r"is (\S+\.npus)$", lambda hint, _: hint[1]),

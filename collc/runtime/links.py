@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
 from collc.runtime.rounds import Message, Round, Rows
@@ -89,7 +90,7 @@ class Links:
         """host: the address at which this rank listens. seconds: the longest time in which nothing moves."""
         self._store, self._rank = store, rank
         self._seconds: float = min(seconds, 2**31 // 1000)  # poll takes no more milliseconds
-        self._listener: socket.socket = socket.create_server((host, 0), backlog=ranks)
+        self._listener: socket.socket = _listener_at(host, ranks)
         self._token: bytes = secrets.token_bytes(16)
         self._link_of: dict[int, socket.socket] = {}
         port = self._listener.getsockname()[1]
@@ -225,15 +226,32 @@ def _silence(seconds: float) -> str:
 
 
 def own_address() -> str:
-    """The address at which other ranks reach this one, by the rules of gloo: of an interface, or of the host's name."""
+    """The address at which other ranks reach this one, by the rules of gloo: of an interface, or of the host's name.
+
+    Raises OSError for an interface that has none.
+    """
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        if name:
-            request = 0x8915  # SIOCGIFADDR of Linux
-            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), request, struct.pack("256s", name.encode()))[20:24])
-        try:
-            address = socket.gethostbyname(socket.gethostname())
-            probe.bind((address, 0))
-        except OSError:
-            return "127.0.0.1"
-    return address
+    if name:
+        return _address_of(name)
+    with suppress(OSError):
+        for *_, address in socket.getaddrinfo(socket.gethostname(), 0, type=socket.SOCK_STREAM):
+            with suppress(OSError), _listener_at(str(address[0])):
+                return str(address[0])
+    return "127.0.0.1"
+
+
+def _address_of(interface: str) -> str:
+    """The IPv4 address of an interface, else an IPv6 address that other hosts can reach."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", interface.encode()))  # SIOCGIFADDR of Linux
+        return socket.inet_ntoa(answer[20:24])
+    for line in Path("/proc/net/if_inet6").read_text().splitlines():
+        address, _, _, scope, _, name = line.split()
+        if name == interface and scope != "20":  # of the link alone
+            return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))
+    raise OSError(f"the interface {interface} of GLOO_SOCKET_IFNAME has no address")
+
+
+def _listener_at(host: str, backlog: int = 1) -> socket.socket:
+    """A socket that listens at an address, IPv4 or IPv6."""
+    return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=backlog)

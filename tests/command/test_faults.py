@@ -204,3 +204,9 @@ def test_a_damaged_kernel_cache_is_rebuilt(folder: Path, fault: str) -> None:
             path.write_bytes(b"" if fault == "empty" else noise.bytes(100))
     assert result() == good
     assert result() == good
+
+
+@pytest.mark.parametrize("words", [["show", "p.coll", "--svg"], ["calibrate", "p.coll", "-o"]])
+def test_a_folder_for_a_file_is_named_before_the_work(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "."]) == 2
+    assert "a file and no folder is expected, not '.'" in capsys.readouterr().err

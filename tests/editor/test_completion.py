@@ -247,6 +247,12 @@ def test_symbols_of_a_workspace() -> None:
         ("let a = 1;", "let a = 1"),
         ("let a = 'x'", 'let a = "x"'),
         ("let a = 1MiB + 3", "let a = 1MiB + 3MiB"),
+        ("param n", "param n: int"),
+        (
+            "import std.topologies\ntopology t = ring(3, bandwidth: 1GB/s, latency: 1us)\n"
+            "schedule s on t { verify time < 10 }",
+            "verify time < 10us }",
+        ),
         ("let a = zzz", None),
         ("import std.topologies\ntopology t = ring(bandwidth: 1GB/s)", "n: 1)"),
         ("import std.topologies\ntopology t = ring()", "ring(n: 1)"),

@@ -6,11 +6,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from queue import Queue
 
 import pytest
 
-from collc.runtime.links import BrokenLink, Frame, Links
+from collc.runtime.links import BrokenLink, Frame, Links, own_address
 from collc.runtime.rounds import Message, RankRounds, Round, Rows
 from collc.runtime.tcp import AT_ONCE, GREETING
 
@@ -30,12 +31,14 @@ class Store:
             return self.values[key]
 
 
-def on_ranks(ranks: int, do: Callable[[int, Links], object], seconds: float = 10) -> list[object]:
+def on_ranks(
+    ranks: int, do: Callable[[int, Links], object], seconds: float = 10, host: str = "127.0.0.1"
+) -> list[object]:
     """What each rank returned or raised."""
     store, results = Store(), [Queue() for _ in range(ranks)]
 
     def run(rank: int) -> None:
-        links = Links(store, rank, ranks, "127.0.0.1", seconds)
+        links = Links(store, rank, ranks, host, seconds)
         try:
             results[rank].put(do(rank, links))
         except BrokenLink as error:
@@ -72,6 +75,26 @@ def test_all_exchange_with_all(size):
 
     for rank, got in enumerate(on_ranks(3, do)):
         assert got == b"".join(bytes([peer]) * (2 * size) for peer in range(3) if peer != rank)
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="no IPv6")
+def test_ipv6():
+    assert on_ranks(2, lambda rank, links: exchange(rank, links, [1 - rank], 1), host="::1") == [b"\1\1", b"\0\0"]
+
+
+def test_the_address_of_a_rank(monkeypatch):
+    """By the name of the host, of which one address may be of another host; or of an interface."""
+    for of_host, own in (("::1", "::1"), ("192.0.2.1", "127.0.0.1")):
+        found = [(0, 0, 0, "", (address, 0)) for address in ("192.0.2.1", of_host)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, found=found, **_options: found)
+        assert own_address() == own
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    assert own_address() == "127.0.0.1"
+    monkeypatch.setattr("fcntl.ioctl", lambda *_args: (_ for _ in ()).throw(OSError))
+    assert own_address() == "::1"
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "none")
+    with pytest.raises(OSError, match="the interface none of GLOO_SOCKET_IFNAME has no address"):
+        own_address()
 
 
 def test_ranks_that_make_different_calls():

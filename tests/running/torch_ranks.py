@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import torch
@@ -83,6 +84,7 @@ def collectives(rank: int, ranks: int) -> dict:
                 work.wait()
             for tensor in tensors:
                 compare(f"async {dtype} {size}", tensor, named["SUM"])
+    compare("calls of two threads", sums_of_two_threads(), torch.full((20, 20000), float(ranks)))
     pair = dist.new_group([0, 1])
     if rank < 2:
         tensor = torch.full((4,), float(rank))
@@ -116,6 +118,14 @@ def collectives(rank: int, ranks: int) -> dict:
     for work in sent:
         work.wait()
     return {"wrong": wrong}
+
+
+def sums_of_two_threads() -> torch.Tensor:
+    """Equal All-Reduces, whose order does not matter."""
+    tensors = [torch.ones(20000) for _ in range(20)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(dist.all_reduce, tensors))
+    return torch.stack(tensors)
 
 
 def model() -> nn.Sequential:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -141,17 +140,16 @@ class Workers:
         The first one may take as long as it likes: it ends its own waits, for messages and for connections.
         """
         with ThreadPoolExecutor(len(self.processes)) as pool:
-            asked = [pool.submit(_ask, worker, *frame) for worker, frame in zip(self.processes, frames, strict=True)]
-            began = time.monotonic()
-            silent = [True] * len(asked)
+            pairs = zip(self.processes, frames, strict=True)
+            asked = {pool.submit(_ask, worker, *frame): worker for worker, frame in pairs}
+            silent, began = asked.keys(), time.monotonic()
             try:
                 wait(asked, return_when=FIRST_COMPLETED)
-                wait(asked, timeout=time.monotonic() - began + 2 * self._seconds)
-                silent = [not answer.done() for answer in asked]
+                silent = wait(asked, timeout=time.monotonic() - began + 2 * self._seconds).not_done
             finally:  # the pool waits for its threads, and these for the workers: after Ctrl-C, too
-                for worker in compress(self.processes, silent):
-                    worker.kill()
-            return list(map(_answer_of, asked, silent))
+                for answer in silent:
+                    asked[answer].kill()
+            return [_answer_of(answer, answer in silent) for answer in asked]
 
 
 def raise_if_failed(answers: Sequence[Answer]) -> None:
