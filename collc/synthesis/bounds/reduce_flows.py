@@ -49,9 +49,9 @@ def reduce_flow_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
         program = _Program(directed)
         for run in runs:
             program.add_run(run, _size(run) / largest)
-        found = program.least_time(fluid)
-        if found is not None:
-            time, link = found
+        least = program.least_time(fluid)
+        if least is not None:
+            time, link = least
             name = f"the links on the paths of sums, such as {network.shown_link(link)}"
             latency = int(fluid.waits[network.kind].min())
             yield Bound(math.ceil(largest * SECOND * time / (int(fluid.capacity.max()) * fluid.unit)) + latency, name)
@@ -98,15 +98,15 @@ class _Program:
 
     def messages(self) -> dict[tuple[int, int], Terms]:
         """What each NPU sends to each other one, over links and switches."""
-        found: dict[tuple[int, int], Terms] = {}
+        sent: dict[tuple[int, int], Terms] = {}
         npus = self.network.npu_count
         ends = list(enumerate(zip(self._source, self._target, strict=True)))
         for npu in self.network.npus.tolist():
             links = [link for link, (start, end) in ends if end != npu and (start == npu or start >= npus)]
             for link, amount in self.flow(links).items():
                 if self._target[link] < npus:
-                    found.setdefault((npu, self._target[link]), []).append((amount, 1))
-        return found
+                    sent.setdefault((npu, self._target[link]), []).append((amount, 1))
+        return sent
 
     def add_run(self, run: Run, size: float) -> None:
         """Messages take what each member has to the first NPUs that know the sum; other members get a last arrival."""
