@@ -32,7 +32,7 @@ from collc.ten.network import Network
 FloatArray = NDArray[np.float64]
 
 MOST_FLOWS: Final = 6_000
-"""Targets x links up to which the program is solved."""
+"""Targets x links up to which the program is solve_program."""
 
 PRICE_LEVELS: Final = 1 << 16
 """The levels to which prices are rounded, so that the last bits of the solver do not matter."""
@@ -64,7 +64,7 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
     limits[:balance] = volume.reshape(-1)[kept] / max(1, int(volume.max()))
     cost[-1] = 1
     entries = np.concatenate(values), np.concatenate(rows), np.concatenate(columns)
-    return rounded_prices(solved(entries, limits, balance, cost)[1][:links])
+    return rounded_prices(solve_program(entries, limits, balance, cost)[1][:links])
 
 
 def rounded_prices(price: FloatArray) -> FloatArray | None:
@@ -75,7 +75,7 @@ def rounded_prices(price: FloatArray) -> FloatArray | None:
     return np.rint(np.maximum(price, 0) / most * PRICE_LEVELS) / PRICE_LEVELS
 
 
-def solved(
+def solve_program(
     entries: tuple[FloatArray, Int64Array, Int64Array], limits: FloatArray, equal: int, cost: FloatArray
 ) -> tuple[float, FloatArray]:
     """The least cost of variables under which rows of a table are equal to their limits, or at most these, 0 if it is

@@ -20,7 +20,7 @@ from fractions import Fraction
 import numpy as np
 
 from collc.synthesis.bounds.fluid import SECOND, Fluid
-from collc.synthesis.bounds.path_loads import LARGEST_PRICE, MOST_FLOWS, rounded_prices, solved
+from collc.synthesis.bounds.path_loads import LARGEST_PRICE, MOST_FLOWS, rounded_prices, solve_program
 from collc.ten.demand import Demand, Run
 from collc.ten.limited import Ports
 from collc.ten.module import Bound
@@ -149,7 +149,7 @@ class _Program:
         value, row, column = np.array(entries, np.float64).T
         limits, cost = np.array([limit for _, limit in rows], np.float64), np.zeros(self.variables)
         cost[time] = 1
-        least, price = solved((value, row.astype(np.int64), column.astype(np.int64)), limits, len(self.equal), cost)
+        least, price = solve_program((value, row.astype(np.int64), column.astype(np.int64)), limits, len(self.equal), cost)
         worst = rounded_prices(price[: len(self.on_link)] * fluid.capacity)
         if worst is None or least <= 0:
             return None
