@@ -149,7 +149,8 @@ class _Program:
         value, row, column = np.array(entries, np.float64).T
         limits, cost = np.array([limit for _, limit in rows], np.float64), np.zeros(self.variables)
         cost[time] = 1
-        least, price = solve_program((value, row.astype(np.int64), column.astype(np.int64)), limits, len(self.equal), cost)
+        table = value, row.astype(np.int64), column.astype(np.int64)
+        least, price = solve_program(table, limits, len(self.equal), cost)
         worst = rounded_prices(price[: len(self.on_link)] * fluid.capacity)
         if worst is None or least <= 0:
             return None
