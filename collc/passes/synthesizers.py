@@ -62,9 +62,9 @@ def auto(module: Module, effort: Effort) -> Module:
     return choose(module, effort, list(SYNTHESIZERS.values()))
 
 
-def _copies(module: str, name: str, takes_bound: bool = False) -> Callable[[], PhasePlanner]:
+def _copies(module: str, name: str) -> Callable[[], PhasePlanner]:
     """Loads a synthesizer of copies. module: of collc.synthesis, imported when it is first used."""
-    return lambda: PhasePlanner(getattr(import_module(f"collc.synthesis.{module}"), name), takes_bound)
+    return lambda: PhasePlanner(getattr(import_module(f"collc.synthesis.{module}"), name))
 
 
 def _modules(module: str, name: str) -> Callable[[], ModulePlanner]:
@@ -92,7 +92,7 @@ def _exchange() -> ModulePlanner:
     from collc.synthesis.exchange import exchange
     from collc.synthesis.tacos import tacos
 
-    return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos), takes_bound=True)
+    return ModulePlanner(lambda module, effort, _: exchange(module, effort, tacos))
 
 
 _RECORDS: Final = (
@@ -101,14 +101,14 @@ _RECORDS: Final = (
         "tacos",
         "demands that many NPUs share (All-Gather, Reduce-Scatter, All-Reduce, ...); no switches",
         COMMON,
-        _copies("tacos", "tacos", takes_bound=True),
+        _copies("tacos", "tacos"),
         applies=lambda problem: not problem.has_switches,
     ),
     Synthesizer(
         "pccl",
         "everything, including switches and groups",
         COMMON,
-        _copies("pccl", "pccl", takes_bound=True),
+        _copies("pccl", "pccl"),
         applies=lambda _: True,
     ),
     Synthesizer("exact", "small demands", EXACT, _exact, is_optimal=True),
@@ -118,7 +118,7 @@ _RECORDS: Final = (
         "products of them, and on clusters: equal nodes on switches, rails, pods, fat trees",
         COMMON,
         _modules("symmetric", "symmetric_module"),
-        applies=lambda problem: problem.is_symmetric or problem.is_repairable,
+        applies=lambda problem: problem.is_symmetric,
     ),
     Synthesizer(
         "overlapped",
@@ -159,7 +159,7 @@ _RECORDS: Final = (
         "chunks that few NPUs hold and many need (broadcast, multicast, reduce), and other demands with many "
         "destinations; also with switches",
         COMMON,
-        _copies("swarm", "swarm", takes_bound=True),
+        _copies("swarm", "swarm"),
         applies=lambda _: True,
     ),
     Synthesizer(

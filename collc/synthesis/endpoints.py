@@ -8,7 +8,7 @@ arrivals and departures of each chunk at each device, so the schedule stays vali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -46,33 +46,23 @@ def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> 
     """The module with the shortest schedule found by a synthesizer that does not count limits, for a network with some.
 
     synthesize: runs the synthesizer. Raises NoSchedule S0206 if its schedule cannot be retimed, and what `synthesize`
-    raises.
+    raises, if that is so on all networks without limits.
     """
     if not len(Ports.of(module.network)):
         return synthesize(module)
-    networks = networks_without_limits(module.network)
-    plans = [lambda network=network: join(synthesize(replace(module, network=network))) for network in networks]
-    best = shortest_retimed(plans, lambda planned: _with_limits(planned, module.network))
-    note = "the times in the notes above ignore the limits of NPUs"
-    return replace(best, notes=(*best.notes, note)) if best.notes else best
-
-
-def shortest_retimed(plans: Iterable[Callable[[], Module]], limited: Callable[[Network], Network]) -> Module:
-    """The shortest of some schedules, with their transfers started anew on networks with limits.
-
-    limited: the network with limits for that of a plan. Raises the first error if no plan can be made and retimed.
-    """
     retimed: list[Module] = []
     failures: list[CollcError] = []
-    for plan in plans:
+    for network in networks_without_limits(module.network):
         try:
-            planned = plan()
-            retimed.append(retimed_for_endpoints(planned, limited(planned.network)))
+            planned = join(synthesize(replace(module, network=network)))
+            retimed.append(retimed_for_endpoints(planned, _with_limits(planned.network, module.network)))
         except CollcError as error:
             failures.append(error)
     if not retimed:
         raise failures[0]
-    return min(retimed, key=Module.collective_time)
+    best = min(retimed, key=Module.collective_time)
+    note = "the times in the notes above ignore the limits of NPUs"
+    return replace(best, notes=(*best.notes, note)) if best.notes else best
 
 
 def networks_without_limits(network: Network) -> list[Network]:

@@ -147,14 +147,23 @@ class AlgorithmLibrary(Protocol):
 class Experience:
     """What a search of `auto` has shown of its candidates, for another one of the same program with other chunks.
 
-    pairs: of a chunk and an NPU that it must reach. best: picoseconds. time: by name of a candidate, picoseconds of its
-    schedule. in_vain: the most work in which a candidate found none.
+    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule.
     """
 
-    pairs: int = 0
-    best: int = 0
+    chunks: int = 0
     time: dict[str, int] = field(default_factory=dict[str, int])
-    in_vain: dict[str, int] = field(default_factory=dict[str, int])
+
+    def note(self, demand: Demand, time: dict[str, int]) -> None:
+        """Notes the times of a search."""
+        self.chunks = demand.chunk_count
+        self.time |= time
+
+    def left_out(self, demand: Demand) -> set[str]:
+        """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most."""
+        if not self.time:
+            return set()
+        most = max(2, Fraction(demand.chunk_count, self.chunks)) * min(self.time.values())
+        return {name for name, time in self.time.items() if time > most}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +175,9 @@ class Effort:
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
     after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
     much may be. work_part: of the work that `auto` takes by itself. unwinds: whether `auto` also tries
-    direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: picoseconds at
-    which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches with other
-    numbers of chunks, which `auto` adds to.
+    direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: gives the
+    picoseconds at which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches
+    with other numbers of chunks, which `auto` adds to.
     """
 
     seed: int = 0
@@ -181,7 +190,7 @@ class Effort:
     work_part: Fraction = Fraction(1)
     unwinds: bool = True
     library: AlgorithmLibrary | None = None
-    bound: int | None = None
+    bound: Callable[[], int] | None = None
     experience: Experience | None = None
 
     def with_work(self, work: WorkMeter) -> Effort:

@@ -94,6 +94,13 @@ def test_large_schedules_of_clusters_are_renamed(cluster: collc.Planner, dead: s
     check(cluster, cluster.plan("all_gather", size="512MiB", chunks=2, dead=dead), None, dead)
 
 
+def test_without_a_node_the_rest_is_planned_as_a_smaller_cluster(cluster: collc.Planner) -> None:
+    for dead, origin in (("node[1]", "new"), ("node[0]", "renamed")):
+        answer = cluster.plan("all_gather", **SMALL, dead=dead)
+        assert (answer.origin, answer.plan.module.network.npu_count) == (origin, 8)
+        check(cluster, answer, None, dead)
+
+
 def test_groups_of_a_kind_have_one_plan(planner: collc.Planner) -> None:
     groups = [[0, 1, 2], [6, 7, 8], [7, 1, 4]]
     answers = [planner.plan("all_reduce", npus=group, **SMALL) for group in groups]

@@ -236,7 +236,7 @@ def test_routes_lead_along_the_links_of_a_path_in_both_directions(monkeypatch):
         2: ["route add 10.0.0.0/32 dev l0", "route add 10.0.0.1/32 dev l1"],
         3: ["route add 10.0.0.0/32 dev l1", "route add 10.0.0.1/32 dev l2"],
     }
-    assert any("tbf rate 8059008bit burst 9014 " in line for line in lines[2])
+    assert any("tbf rate 8106710bit burst 5014 " in line for line in lines[2])
     assert not any("tbf" in line for line in lines[1])
 
 

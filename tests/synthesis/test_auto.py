@@ -109,18 +109,6 @@ def test_dimensions_over_native_switches():
     assert not any("unwound" in note for note in result.notes)
 
 
-def test_exact_finds_or_refutes_what_is_shorter():
-    """A cycle of three one-way links and a chord; the bound of this All-to-All is not always met."""
-    net = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])
-    result = auto(Module("m", net, all_to_all([0, 1, 2, 3])), Effort())
-    assert "failed" not in verify_schedule(result).checks.values()
-    assert result.schedule is not None
-    steps = result.schedule.collective_time(net, result.demand) // 20_031_250
-    met = any("meets the bound" in note for note in result.notes)
-    assert met or any("exact" in note for note in result.notes)
-    assert steps == 6
-
-
 @pytest.mark.parametrize("maker", [all_gather, all_reduce])
 def test_transfers_are_moved_earlier_where_switches_hold_several_copies(maker: Callable[..., Demand]):
     """Two nodes of eight with a switch each, rails between them, and one rail lost at its first NPU."""
@@ -135,14 +123,6 @@ def test_transfers_are_moved_earlier_where_switches_hold_several_copies(maker: C
     net = network(16, links, switches=10, shape=(2, 8))
     stored = join(solve(Module("m", net, maker(list(range(16)), 368_640)), lambda task: swarm(task, Effort())))
     assert time_of(retimed(stored)) < time_of(stored)
-
-
-def test_a_proof_of_optimality_is_in_the_notes():
-    """An All-to-All over a cycle with chords in one direction: the bound is too low, and Z3 shows it."""
-    net = network(4, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 1), (0, 1), (3, 1)])
-    result = auto(Module("m", net, all_to_all([0, 1, 2, 3])), Effort())
-    assert any("no schedule by exact: there is no schedule of" in note for note in result.notes)
-    assert "optimal: nothing is shorter, as Z3 has shown" in result.notes[-1]
 
 
 def test_incomplete_lines_are_left_to_other_synthesizers():
@@ -315,35 +295,33 @@ def test_what_takes_too_much_work_is_given_up_and_said():
 
 
 def test_a_search_with_more_chunks_learns_from_the_last_one(monkeypatch: pytest.MonkeyPatch):
-    """No turn is as short as one that was in vain, by the number of chunks; those too slow to win are left out."""
-    limits: dict[str, int] = {}
+    """Those too slow to win are left out."""
+    tried: set[str] = set()
     take = Turns.take
 
-    def note_limit(turns: Turns, meter: WorkMeter) -> None:
-        limits.setdefault(turns.candidate.name, turns.limit)
+    def note_name(turns: Turns, meter: WorkMeter) -> None:
+        tried.add(turns.candidate.name)
         take(turns, meter)
 
-    monkeypatch.setattr(Turns, "take", note_limit)
+    monkeypatch.setattr(Turns, "take", note_name)
     known = Experience()
     modules = [Module("m", dgx1(), broadcast(EIGHT, chunks=chunks)) for chunks in (8, 16)]
     effort = Effort(experience=known, library=StandardAlgorithms())
     auto(modules[0], effort)
-    known.in_vain["swarm"] = 60_000
-    slow = {name for name, time in known.time.items() if time > 2 * known.best}
-    assert {"ring", "direct"} < slow < limits.keys()
-    limits.clear()
+    slow = {name for name, time in known.time.items() if time > 2 * min(known.time.values())}
+    assert {"ring", "direct"} < slow < tried
+    tried.clear()
     learned = auto(modules[1], effort)
-    assert {"forest", "swarm"} < limits.keys()
-    assert not slow & limits.keys()
-    assert limits["swarm"] == 120_000
-    assert known.in_vain["swarm"] == 120_000
-    assert known.best == time_of(learned) <= time_of(auto(modules[1], Effort()))
+    assert {"forest", "swarm"} < tried
+    assert not slow & tried
+    assert known.chunks == 16
+    assert time_of(learned) <= time_of(auto(modules[1], Effort()))
 
 
 def test_a_search_after_a_much_better_one_tries_all_candidates():
-    """What found the schedule then, such as Z3, may not be there now."""
+    """What found the schedule then may not be there now."""
     module = Module("m", dgx1(), broadcast(EIGHT, chunks=8))
-    known = Experience(pairs=64, best=1, time=dict.fromkeys(SYNTHESIZERS, 10**12))
+    known = Experience(8, {"exact": 1} | dict.fromkeys(set(SYNTHESIZERS) - {"exact"}, 10**12))
     assert time_of(auto(module, Effort(experience=known))) == time_of(auto(module, Effort()))
 
 

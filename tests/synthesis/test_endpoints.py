@@ -12,14 +12,14 @@ from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import ideal_bound, lower_bound
-from collc.synthesis.endpoints import shortest_retimed
+from collc.synthesis.endpoints import limited_schedule
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.endpoint import Endpoint
 from collc.ten.limited import fed_links, with_endpoints
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
-from collc.ten.schedule import LinkModel
+from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
 from tests.endpoints import limited, random_limited_network
 from tests.support import MiB, all_gather, all_reduce, all_to_all, gather, grid, network, reduce_scatter, ring
@@ -160,24 +160,31 @@ def test_an_npu_between_parts_passes_on_what_they_want() -> None:
     assert only not in ideal_bound(round_, all_reduce([0, 1, 2, 3], chunk=10**6)).name
 
 
-def test_the_shortest_of_several_plans_is_taken_and_an_error_counts_only_if_all_fail() -> None:
+def test_the_shorter_of_two_plans_is_taken_and_an_error_counts_only_if_both_fail() -> None:
     free = ring(4, LINK)
     net = limited(free, Endpoint(Fraction(30 * 10**9)))
-    tasks = [Module("m", free, all_gather(list(range(4)), size, 1), LinkModel.PIPELINED) for size in (MiB, 2 * MiB)]
-    planned = [Invert().run(Synthesize("tacos").run(task, PassContext()), PassContext()) for task in tasks]
+    module, free_module = (
+        Module("m", network, all_gather(list(range(4)), MiB, 1), LinkModel.PIPELINED) for network in (net, free)
+    )
+    planned = Invert().run(Synthesize("tacos").run(free_module, PassContext()), PassContext())
+    assert planned.schedule is not None
+    rows = planned.schedule.transfers
+    late = planned.with_schedule(RowSchedule(module.model, rows.at(2 * rows.start)), "tacos")
 
-    def fails() -> Module:
-        raise CollcError(Diagnostic("S0201", "none"))
+    def time_of(*plans: Module | None) -> int:
+        """Of the best of two plans, of which None fails."""
+        left = list(plans)
 
-    def best_of(*modules: Module) -> int:
-        return shortest_retimed(
-            [fails, *(lambda module=module: module for module in modules)], lambda _: net
-        ).collective_time()
+        def plan(_: Module) -> Module:
+            if (one := left.pop(0)) is None:
+                raise CollcError(Diagnostic("S0201", "none"))
+            return one
 
-    first, second = map(best_of, planned)
-    assert best_of(*planned) == best_of(*reversed(planned)) == first < second
+        return limited_schedule(module, plan).collective_time()
+
+    assert time_of(planned, None) == time_of(None, planned) == time_of(planned, late)
     with pytest.raises(CollcError, match="none"):
-        best_of()
+        time_of(None, None)
 
 
 def test_npus_that_swap_partials_take_turns_at_their_ports() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ LIBRARY = StandardAlgorithms()
 
 def listed(module: Module) -> dict[str, Callable[[], Module]]:
     """What builds each algorithm, by name."""
-    return {name: build for name, _, build in textbook_algorithms(module, LIBRARY)}
+    return {name: partial(lay_out, module) for name, _, lay_out in textbook_algorithms(module, LIBRARY)}
 
 
 def built_or_none(build: Callable[[], Module]) -> Module | None:

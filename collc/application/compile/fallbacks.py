@@ -218,33 +218,38 @@ def _build(
 
 
 def _request_without(given: BuildInput, parts: tuple[Part, ...], name: str) -> ScheduleRequest:
-    """The request of a schedule without some parts, with any number of chunks: it has a name and files of its own, and
-    a compact network if that has a symmetry. Raises CollcError if it has no meaning.
+    """The request of a schedule without some parts: it has a name and files of its own, and a compact network if that
+    has a symmetry. Raises CollcError if it has no meaning.
     """
     failures = given.request.failures
     assert failures is not None
     emits = tuple(
         replace(emit, path=f"fallbacks/{name}/{EMIT_KINDS[emit.kind].path(emit.path, name)}") for emit in given.emits
     )
-    without = failures.request(parts)
-    compact = _compact_network(without)
+    without = compact_request(failures.request(parts))
+    return _change(without, lambda request: replace(request, name=name, emits=emits, checks=()))
 
-    def adapt(request: ScheduleRequest) -> ScheduleRequest:
-        request = replace(request, name=name, emits=emits, checks=())
-        if compact is None:
-            return request
-        network, number = compact
-        return replace(request, network=network, demand=renumber_demand(request.demand, number))
 
-    choice = without.choice
+def compact_request(request: ScheduleRequest) -> ScheduleRequest:
+    """The request, with any number of chunks, on the network without removed devices if that has a symmetry."""
+    compact = _compact_network(request)
+    if compact is None:
+        return request
+    network, number = compact
+    return _change(request, lambda each: replace(each, network=network, demand=renumber_demand(each.demand, number)))
+
+
+def _change(request: ScheduleRequest, change: Callable[[ScheduleRequest], ScheduleRequest]) -> ScheduleRequest:
+    """The request after a change, which is made for each number of chunks."""
+    choice = request.choice
     if choice is not None:
         build = choice.request  # no reference to the demand
 
-        def build_adapted(count: int) -> ScheduleRequest:
-            return adapt(build(count))
+        def build_changed(count: int) -> ScheduleRequest:
+            return change(build(count))
 
-        choice = replace(choice, request=build_adapted)
-    return replace(adapt(without), choice=choice)
+        choice = replace(choice, request=build_changed)
+    return replace(change(request), choice=choice)
 
 
 def _compact_network(request: ScheduleRequest) -> tuple[Network, Int32Array] | None:

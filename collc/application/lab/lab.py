@@ -30,6 +30,7 @@ from collc.msccl.options import MscclOptions, Profile
 from collc.msccl.program import Program
 from collc.pictures.link_use import use_of_simulation
 from collc.pictures.page import Block, Facts, Figure, Panel, Section
+from collc.pictures.picture import Picture
 from collc.pictures.schedule_pictures import gantt_picture
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -214,7 +215,7 @@ def _check_schedule(module: Module) -> None:
 
 def write_page(title: str, report: LabReport, output: Path) -> None:
     """Write the page with the links over time, planned and in the median run."""
-    write_file(output, report_page(title, [_section(report, report.results[0].middle)]))
+    write_file(output, report_page(title, [_section(report)]))
 
 
 def _lower(module: Module, network: Network) -> tuple[Program, Module]:
@@ -272,13 +273,20 @@ def _link_named(experiment: Experiment, text: str) -> int:
     return names[wanted]
 
 
-def _section(report: LabReport, run: Measurement) -> Section:
-    """The plan and the run on one clock."""
-    plan, measured = use_of_simulation(report.own.plan), use_of_measurement(report.own, run)
+def pictures(report: LabReport) -> tuple[Picture, Picture]:
+    """The links over time, planned and in the median run, on one clock."""
+    plan = use_of_simulation(report.own.plan)
+    measured = use_of_measurement(report.own, report.results[0].middle)
     time = max(plan.time, measured.time)
+    return gantt_picture(replace(plan, time=time), "Plan"), gantt_picture(replace(measured, time=time), "Measured")
+
+
+def _section(report: LabReport) -> Section:
+    """The plan and the median run."""
+    planned, measured = pictures(report)
     charts = (
-        Figure(gantt_picture(replace(plan, time=time), "Plan"), "Each bar is a message that occupies a link."),
-        Figure(gantt_picture(replace(measured, time=time), "Measured"), "From a message's first bytes to its last."),
+        Figure(planned, "Each bar is a message that occupies a link."),
+        Figure(measured, "From a message's first bytes to its last."),
     )
     own = report.results[0]
     facts = Facts(

@@ -37,7 +37,7 @@ class Answer:
     ranks: tuple[tuple[int | None, ...], ...]
     plan: StoredPlan
     request: CanonicalRequest
-    replan: Callable[[CanonicalRequest], Module] = field(repr=False)
+    canonical_module: Callable[[CanonicalRequest, StoredPlan], Module] = field(repr=False)
 
     @property
     def key(self) -> str:
@@ -72,7 +72,7 @@ class Answer:
     @cached_property
     def module(self) -> Module:
         """The schedule on the NPUs of the request. A plan that was read from disk is planned again first."""
-        module = self.plan.module or self.replan(self.request)
+        module = self.canonical_module(self.request, self.plan)
         devices = self.request.renaming.devices
         return module if devices is None else rename_module(module, np.argsort(devices).astype(np.int32))
 

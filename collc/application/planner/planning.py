@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from collc.application.compile.compilation import build_schedule
 from collc.application.compile.compile_report import CompileReport
+from collc.application.compile.fallbacks import compact_request
 from collc.application.compile.planning import BuildInput
 from collc.application.planner.answers import Answer, Origin
 from collc.application.planner.plan_store import PlanFacts, PlanStore, StoredPlan
@@ -29,6 +30,7 @@ from collc.source.program import ScheduleRequest
 from collc.synthesis.symmetric.repair import load_kernels
 from collc.ten.module import Module
 from collc.ten.repaired_schedule import RepairedSchedule
+from collc.ten.schedule import RowSchedule
 
 
 def _load_request(request: CanonicalRequest) -> ScheduleRequest:
@@ -49,7 +51,7 @@ def build_plan(request: CanonicalRequest, seconds: float | None = None) -> Store
     with TemporaryDirectory(prefix="collc-") as folder:
         emit = (request.runtime,) if request.runtime else ()
         settings = Settings(Path(folder), emit=emit, time_limit=seconds, keep_modules=True)
-        report = build_schedule(BuildInput(_load_request(request), settings))
+        report = build_schedule(BuildInput(compact_request(_load_request(request)), settings))
         CompileReport((report,)).raise_if_failed()
         files = {path.name: path.read_bytes() for path in report.files}
     module = report.kept_module()
@@ -282,14 +284,23 @@ class PlanningService:
         return self._answer(canonical, plan, "patched" if plan.facts.patched else "new", final=final)
 
     def _answer(self, canonical: CanonicalRequest, plan: StoredPlan, origin: Origin, *, final: bool = True) -> Answer:
-        return Answer(origin, final, canonical.renaming.ranks, plan, canonical, self._plan_again)
+        return Answer(origin, final, canonical.renaming.ranks, plan, canonical, self._module_of)
 
-    def _plan_again(self, canonical: CanonicalRequest) -> Module:
-        """The module of a plan that was read from disk, planned again."""
-        plan = build_plan(canonical)
-        self.store.add(plan)
-        assert plan.module is not None
-        return plan.module
+    def _module_of(self, canonical: CanonicalRequest, plan: StoredPlan) -> Module:
+        """The module of a plan, on the network of its request. A plan that was read from disk is planned again."""
+        if plan.module is None:
+            plan = build_plan(canonical)
+            self.store.add(plan)
+        module = plan.module
+        assert module is not None
+        assert module.schedule is not None
+        if module.network.npu_count == self.classes.network.npu_count:
+            return module
+        request = _load_request(canonical)  # links and chunks have the same numbers there
+        choice, chunks = request.choice, plan.facts.chunks
+        demand = request.demand if choice is None or chunks is None else choice.request(chunks).demand
+        schedule = RowSchedule(module.model, module.schedule.transfers)
+        return replace(module, network=request.network, demand=demand, schedule=schedule)
 
     def wait(self) -> None:
         """Wait for all plans that are being made."""

@@ -203,19 +203,29 @@ class FallbackSubject:
         counts = [round(expected * k / 4) for k in range(9)]
         return [(count, random.runs_with(count)) for count in counts]
 
-    def costs(self, schedule: Mapping[str, Any]) -> list[CostRow]:
-        """What failures cost in the time of Llama 3's run at each of the published rates, with each recovery."""
-        return [
-            CostRow(rates, each.name, self.long_run.losses(runs, each))
-            for rates, runs in self._runs
-            for each in self.recoveries(schedule)
-        ]
-
-    def by_failures(self, schedule: Mapping[str, Any]) -> dict[str, list[tuple[int, Losses]]]:
-        """For each recovery the losses of runs with some numbers of failures."""
+    @cached_property
+    def costs(self) -> dict[str, list[CostRow]]:
+        """What failures of each schedule cost in the time of Llama 3's run, at each of the published rates, with each
+        recovery.
+        """
         return {
-            each.name: [(count, self.long_run.losses(runs, each)) for count, runs in self._counted_runs]
-            for each in self.recoveries(schedule)
+            schedule["name"]: [
+                CostRow(rates, each.name, self.long_run.losses(runs, each))
+                for rates, runs in self._runs
+                for each in self.recoveries(schedule)
+            ]
+            for schedule in self.schedules
+        }
+
+    @cached_property
+    def by_failures(self) -> dict[str, dict[str, list[tuple[int, Losses]]]]:
+        """For each schedule and recovery the losses of runs with some numbers of failures."""
+        return {
+            schedule["name"]: {
+                each.name: [(count, self.long_run.losses(runs, each)) for count, runs in self._counted_runs]
+                for each in self.recoveries(schedule)
+            }
+            for schedule in self.schedules
         }
 
     def as_json(self) -> dict[str, object]:
@@ -227,13 +237,13 @@ class FallbackSubject:
                 "plans": records_of(PLAN_COLUMNS, self.plans(schedule)),
                 "costs": [
                     {"rates": row.rates.name, "recovery": row.recovery, **row.losses.as_json(LLAMA.seconds)}
-                    for row in self.costs(schedule)
+                    for row in self.costs[schedule["name"]]
                 ],
                 "by_failures": {
                     name: [
                         {"failures": count, "slowdown": 1 + losses.total / LLAMA.seconds} for count, losses in points
                     ]
-                    for name, points in self.by_failures(schedule).items()
+                    for name, points in self.by_failures[schedule["name"]].items()
                 },
             }
             for schedule in self.schedules
@@ -347,7 +357,7 @@ def _failures_chart(subject: FallbackSubject, schedule: Mapping[str, Any]) -> Pi
     """The expected slowdown of a long run against the number of failures, for each recovery."""
     series = [
         Series(name, [(count, 100 * losses.total / LLAMA.seconds) for count, losses in points])
-        for name, points in subject.by_failures(schedule).items()
+        for name, points in subject.by_failures[schedule["name"]].items()
     ]
     return line_chart(
         series,
@@ -402,7 +412,7 @@ def _schedule_blocks(subject: FallbackSubject, schedule: Mapping[str, Any]) -> l
         Figure(_failures_chart(subject, schedule), caption),
         table_of(
             COST_COLUMNS,
-            subject.costs(schedule),
+            subject.costs[schedule["name"]],
             f"What failures cost on average: {run}; error: standard error of the slowdown",
         ),
     ]

@@ -1,9 +1,8 @@
 """The candidates for a module: each synthesizer that applies, on the network as it is or with direct links in the place
-of its switches.
+of its switches, and textbook algorithms.
 
-If NPUs have limits, each candidate is planned on the links as they are, and on links that share the rates of their NPUs
-in equal parts; its transfers are then started anew as the limits allow (collc/synthesis/endpoints.py). So all times
-that are compared, and that the notes show, count the limits.
+If NPUs have limits, each turn plans without them and starts the transfers anew as the limits allow, as the synthesizer
+alone does (collc/synthesis/endpoints.py). So all times that are compared count the limits.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from typing import Final, TypeVar
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.auto.kinds import ProblemKind
-from collc.synthesis.auto.record import IntOptions, ModulePlanner, PhasePlanner, Synthesizer
+from collc.synthesis.auto.record import PhasePlanner, Synthesizer
 from collc.synthesis.bounds import lower_bound, task_bound
-from collc.synthesis.endpoints import networks_without_limits, retiming_work, shortest_retimed
+from collc.synthesis.endpoints import limited_schedule, networks_without_limits, retiming_work
 from collc.synthesis.fixed.textbook import textbook_algorithms
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.task import AlgorithmLibrary, Effort, Task, WorkMeter
-from collc.ten.limited import Ports
+from collc.synthesis.task import Effort, Task, WorkMeter
+from collc.ten.limited import Ports, without_limits
 from collc.ten.module import Bound, Module
 from collc.ten.network import Network
 from collc.ten.schedule import Schedule
@@ -33,6 +32,9 @@ TRANSFER_WORK: Final = 30
 Build = Callable[[WorkMeter], Module]
 """A synthesizer, which counts its work."""
 
+Search = Callable[[Module, WorkMeter], Module]
+"""A search for the best schedule of another module, which counts its work and does no more than the most."""
+
 GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
 
 
@@ -41,15 +43,14 @@ class Candidate:
     """A synthesizer of the whole schedule.
 
     network: the one whose links it uses. build: plans, and counts its work. ahead: how many turns it is ahead of the
-    least likely synthesizers: 2 if it is likely the best one on the network as it is. least: work that it takes, if
-    that is known. parts: how many problems alike it plans at once, each of which others plan.
+    least likely synthesizers: 2 if it is likely the best one on the network as it is. parts: how many problems alike it
+    plans at once, each of which others plan.
     """
 
     name: str
     network: Network
     build: Build
     ahead: int = 0
-    least: int = 0
     parts: int = 1
 
 
@@ -70,94 +71,63 @@ class KnownBounds:
         return self._known.get(id(network), (network, None))[1]
 
 
-Search = Callable[[Module, WorkMeter], Module]
-"""A search for the best schedule of another module, which counts its work and does no more than the most."""
-
-Planners = Callable[[Module], list[Candidate]]
-"""The candidates for a module whose network has no limits of NPUs."""
-
-
 def candidates(
     module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer], search: Search
 ) -> list[Candidate]:
-    """All candidates, in the order of their first turns. bounds: of the module, shared with whoever asks too.
+    """All candidates; of those that are equally far ahead, the likelier ones first. bounds: of the module.
 
     search: for the sums of nodes in switches that reduce.
     """
-
-    def plan(free: Module) -> list[Candidate]:
-        known = bounds if free is module else KnownBounds()
-        listed = _Builders(free, effort, known, synthesizers, search).candidates("", 1)
-        if effort.unwinds and (direct := _unwound(free)) is not None:
-            listed += _Builders(direct, effort, known, synthesizers, search).candidates(" on unwound switches", 0)
-        if effort.library is not None:
-            listed += _textbook_candidates(free, effort.library)
-        return listed
-
-    return sorted(_with_limits(module, plan), key=lambda candidate: -candidate.ahead)
+    listed = _OnNetwork(module, effort, bounds, synthesizers, search).candidates("", 1)
+    if effort.unwinds and (direct := _unwound(module)) is not None:
+        listed += _OnNetwork(direct, effort, bounds, synthesizers, search).candidates(" on unwound switches", 0)
+    if effort.library is not None:
+        for name, messages, lay_out in textbook_algorithms(module, effort.library):
+            plan = partial(_lay_out, lay_out, TRANSFER_WORK * messages)
+            listed.append(Candidate(name, module.network, partial(_with_limits, module, plan), -1))
+    return sorted(listed, key=lambda candidate: -candidate.ahead)
 
 
-def _textbook_candidates(module: Module, library: AlgorithmLibrary) -> list[Candidate]:
-    """The algorithms of a library that may serve a module; they are tried last."""
-    problem = ProblemKind(module)
-    each = TRANSFER_WORK * (problem.mean_distance if problem.has_switches else 1.0)
-    return [
-        Candidate(name, module.network, _lay_out(build, int(each * messages)), -1, int(each * messages))
-        for name, messages, build in textbook_algorithms(module, library)
-    ]
+def _unwound(module: Module) -> Module | None:
+    """Direct links for the switches; None if something is planned already or a switch has a limited buffer."""
+    network = module.network
+    if module.schedule is not None or not network.has_switches or network.has_limited_buffers:
+        return None
+    try:
+        return replace(module, network=unwound(network))
+    except ValueError:  # not all switches can be unwound
+        return None
 
 
-def _lay_out(build: Callable[[], Module], work: int) -> Build:
-    def lay_out(meter: WorkMeter) -> Module:
-        add_whole(meter, work)
-        return build()
-
-    return lay_out
+def _lay_out(lay_out: Callable[[Module], Module], work: int, free: Module, meter: WorkMeter) -> Module:
+    _add_whole(meter, work)
+    return lay_out(free)
 
 
-def add_whole(meter: WorkMeter, work: int) -> None:
+def _add_whole(meter: WorkMeter, work: int) -> None:
     """Counts work that cannot be interrupted, before it is done. Raises NoSchedule if it is too much."""
     meter.add_setup(work)
     if meter.is_exceeded:
         raise NoSchedule(GIVEN_UP)
 
 
-def _with_limits(module: Module, plan: Planners) -> list[Candidate]:
-    """The candidates of `plan`; if NPUs have limits, each plans on all networks without them that could be best."""
+def _with_limits(module: Module, plan: Callable[[Module, WorkMeter], Module], meter: WorkMeter) -> Module:
+    """The module with the schedule of `plan`, which is given it without limits of NPUs; the shortest if there are
+    several networks without them, each of which gets the same part of the work.
+    """
     if not len(Ports.of(module.network)):
-        return plan(module)
-    first, *others = (plan(replace(module, network=network)) for network in networks_without_limits(module.network))
-    build_on_others = [{candidate.name: candidate.build for candidate in candidates} for candidates in others]
-    listed: list[Candidate] = []
-    direct = module.network
-    if not direct.unwound and any(candidate.network.unwound for candidate in first):
-        direct = unwound(direct)
-    for candidate in first:
-        builds = [candidate.build, *(build[candidate.name] for build in build_on_others if candidate.name in build)]
-        judged = direct if candidate.network.unwound else module.network
-        build = _build_with_limits(builds, judged)
-        listed.append(replace(candidate, network=judged, build=build, ahead=min(1, candidate.ahead)))
-    return listed
+        return join(plan(module, meter))
+    parts = _Parts(meter, len(networks_without_limits(module.network)))
 
+    def plan_to_retime(free: Module, part: WorkMeter) -> Module:
+        planned = join(plan(free, part))
+        assert planned.schedule is not None
+        _add_whole(part, retiming_work(len(planned.schedule)))
+        return planned
 
-def _build_with_limits(builds: Sequence[Build], network: Network) -> Build:
-    """The shortest of the schedules of some candidates, whose transfers start anew on a network with limits."""
-
-    def build(meter: WorkMeter) -> Module:
-        parts = _Parts(meter, len(builds))
-        plans = (partial(parts.plan, partial(_plan_to_retime, plan)) for plan in builds)
-        best = shortest_retimed(plans, lambda _: network)
-        parts.end()
-        return best
-
-    return build
-
-
-def _plan_to_retime(build: Build, meter: WorkMeter) -> Module:
-    planned = join(build(meter))
-    assert planned.schedule is not None
-    add_whole(meter, retiming_work(len(planned.schedule)))
-    return planned
+    best = limited_schedule(module, lambda free: parts.plan(partial(plan_to_retime, free)))
+    parts.end()
+    return best
 
 
 Planned = TypeVar("Planned", Module, Schedule)
@@ -190,82 +160,66 @@ class _Parts:
             self._meter.limit = min(self._meter.limit, self._meter.spent)
 
 
-def _unwound(module: Module) -> Module | None:
-    """Direct links for the switches; None if something is planned already or a switch has a limited buffer."""
-    network = module.network
-    if module.schedule is not None or not network.has_switches or network.has_limited_buffers:
-        return None
-    try:
-        return replace(module, network=unwound(network))
-    except ValueError:  # not all switches can be unwound
-        return None
-
-
-class _Builders:
+class _OnNetwork:
     """The candidates on one network: each synthesizer that applies, as a function from a work meter to a schedule."""
 
     def __init__(
         self, module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer], search: Search
     ) -> None:
-        self._module, self._effort, self._synthesizers, self._search = module, effort, synthesizers, search
-        self._problem = ProblemKind(module)
-        self._whole = bounds
-        self._bounds: dict[bool, int] = {}
+        self._module, self._effort, self._bounds = module, effort, bounds
+        self._synthesizers, self._search = synthesizers, search
+        self._task_bounds: dict[bool, int] = {}
 
     def candidates(self, suffix: str, ahead: int) -> list[Candidate]:
         """The candidates; those that are likely the best come first, and a turn ahead of the others.
 
         suffix: of their names.
         """
-        problem = self._problem
-        loaders: dict[str, Callable[[], PhasePlanner | ModulePlanner]] = {}
+        problem = ProblemKind(replace(self._module, network=without_limits(self._module.network)))
+        plans = {
+            record.name: partial(self._plan, record)
+            for record in self._synthesizers
+            if record.applies is not None and record.applies(problem)
+        }
         if problem.is_reduced_in_switches:
-            loaders["in-network"] = lambda: ModulePlanner(self._in_network)
-        for one in self._synthesizers:
-            if one.load is not None and one.applies is not None and one.applies(problem):
-                loaders[one.name] = one.load
-        likely = [name for name in problem.likely_best if name in loaders]
+            plans = {"in-network": self._in_network, **plans}
+        likely = [name for name in problem.likely_best if name in plans]
         network = self._module.network
         return [
-            Candidate(name + suffix, network, self._build(loaders[name]), ahead + (name in likely))
-            for name in dict.fromkeys([*likely, *loaders])
+            Candidate(
+                name + suffix, network, partial(_with_limits, self._module, plans[name]), ahead + (name in likely)
+            )
+            for name in dict.fromkeys([*likely, *plans])
         ]
 
-    def _build(self, load: Callable[[], PhasePlanner | ModulePlanner]) -> Build:
-        """A synthesizer as a function from a work meter to a schedule; it is loaded when it is called first."""
-
-        def build(meter: WorkMeter) -> Module:
-            planner = load()
-            effort = self._effort.with_work(meter)
-            if isinstance(planner, PhasePlanner):
-                return self._plan_phases(planner, meter)
-            if planner.takes_bound:
-                effort = replace(effort, bound=self._whole.of(self._module.network, self._module))
-            return join(planner.plan(self._module, effort, {}))
-
-        return build
-
-    def _in_network(self, module: Module, effort: Effort, _options: IntOptions) -> Module:
+    def _in_network(self, free: Module, meter: WorkMeter) -> Module:
         from collc.synthesis.in_network.synthesizer import in_network
 
-        return in_network(module, effort, lambda inner: self._search(inner, effort.work))
+        return in_network(free, self._effort.with_work(meter), lambda inner: self._search(inner, meter))
 
-    def _plan_phases(self, planner: PhasePlanner, meter: WorkMeter) -> Module:
-        """A synthesizer of copies, applied to each phase; all phases get the same part of the work."""
-        parts = _Parts(meter, 2 * len(split(self._module)) - 1)
+    def _plan(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
+        """A synthesizer, which is loaded when it is called first; all phases of copies get the same part of the work.
+
+        free: the module, or what it is without limits of NPUs; then its bounds are not known.
+        """
+        assert record.load is not None
+        planner, effort = record.load(), self._effort
+        own = free is self._module
+        if not isinstance(planner, PhasePlanner):
+            bound = partial(self._bounds.of, free.network, free) if own else None
+            return planner.plan(free, replace(effort.with_work(meter), bound=bound), {})
+        parts = _Parts(meter, 2 * len(split(free)) - 1)
 
         def plan(task: Task, part: WorkMeter) -> Schedule:
-            effort = self._effort.with_work(part)
-            if planner.takes_bound:
-                effort = replace(effort, bound=self._bound(task))
-            return planner.plan(task, effort)
+            bound = partial(self._bound, task) if own else None
+            return planner.plan(task, replace(effort.with_work(part), bound=bound))
 
-        solved = join(solve(self._module, lambda task: parts.plan(partial(plan, task))))
+        solved = solve(free, lambda task: parts.plan(partial(plan, task)))
         parts.end()
         return solved
 
     def _bound(self, task: Task) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""
-        if task.inverted not in self._bounds:
-            self._bounds[task.inverted] = task_bound(task).time
-        return self._bounds[task.inverted]
+        if task.inverted not in self._task_bounds:
+            self._task_bounds[task.inverted] = task_bound(task).time
+        return self._task_bounds[task.inverted]

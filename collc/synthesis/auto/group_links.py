@@ -5,12 +5,10 @@ Tables have a row for each run and link, or for each run and NPU, so that 100,00
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from collc.base.memory import require_for_search
 from collc.graph.digraph import Digraph, strongly_connected, weakly_connected
 from collc.ten.arrays import BoolArray, Int64Array, distinct, find_keys
 from collc.ten.demand import FamilyRuns
@@ -46,11 +44,11 @@ class RunLinks:
         return RunLinks(self.run[kept], self.link[kept])
 
 
-def own_links(network: Network, members: RunMembers, between: RunLinks) -> RunLinks | None:
+def own_links(network: Network, members: RunMembers) -> RunLinks | None:
     """The links between NPUs of each run and switches, without switches that are linked to one device only; None if
-    they do not join the group of a run. between: the links between switches that count too.
+    they do not join the group of a run. A run that is alone may use the links between switches, too.
     """
-    rows = _links_at(network, members, between)
+    rows = _links_at(network, members)
     devices = network.device_count
     joined = np.sort(members.run * devices + members.npu)
     kept = np.ones(len(rows.link), np.bool_)
@@ -73,9 +71,11 @@ def own_links(network: Network, members: RunMembers, between: RunLinks) -> RunLi
     return rows if (of_member[1:] == of_member[:-1])[same_run].all() else None
 
 
-def _links_at(network: Network, members: RunMembers, between: RunLinks) -> RunLinks:
-    """The links at the members of each run, and some between switches."""
-    runs, links = [between.run], [between.link]
+def _links_at(network: Network, members: RunMembers) -> RunLinks:
+    """The links at the members of each run, and those between switches for a run that is alone."""
+    is_between = (network.source >= network.npu_count) & (network.target >= network.npu_count)
+    between = np.flatnonzero(is_between & (members.run.max() == 0))
+    runs, links = [np.zeros(len(between), np.int64)], [between]
     for offsets, ends in (network.out_links, network.in_links):
         counts = (offsets[members.npu + 1] - offsets[members.npu]).astype(np.int64)
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -86,53 +86,12 @@ def _links_at(network: Network, members: RunMembers, between: RunLinks) -> RunLi
 
 
 def part_of_runs(network: Network, members: RunMembers, rows: RunLinks, runs: int) -> Int64Array:
-    """int64[runs]: parts of runs that have links at NPUs in common, directly or by others, or NPUs if these have
-    limits, in the order of their first runs.
+    """int64[runs]: parts of runs that have links in common, directly or by others, or NPUs if these have limits, in the
+    order of their first runs.
     """
-    at_npus = (network.source < network.npu_count) | (network.target < network.npu_count)
-    shared = rows.take(at_npus[rows.link])
-    run, used = shared.run, shared.link
+    run, used = rows.run, rows.link
     if network.has_endpoints:
         run, used = np.append(run, members.run), np.append(used, network.link_count + members.npu)
     count = runs + network.link_count + network.npu_count
     label = weakly_connected(Digraph(count, run.astype(np.int32), (runs + used).astype(np.int32)))[:runs]
     return np.unique(label, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def links_between_switches(network: Network, runs: int) -> Iterator[RunLinks]:
-    """The links between switches that each run may use, in the order in which to try them: all for one run; else none,
-    then those of one of the switches that do the same, in turn. Raises SourceError if there is no memory for them.
-    """
-    between = np.flatnonzero((network.source >= network.npu_count) & (network.target >= network.npu_count))
-    if runs == 1:
-        yield RunLinks(np.zeros(len(between), np.int64), between)
-        return
-    yield RunLinks(between[:0], between[:0])
-    require_for_search(17 * runs * len(between), f"the links between switches of {runs:,} groups")
-    count, turn = np.ones(network.device_count, np.int64), np.zeros(network.device_count, np.int64)
-    for switches in _equal_switches(network):
-        count[switches], turn[switches] = len(switches), np.arange(len(switches))
-    kept = np.ones((runs, len(between)), np.bool_)
-    number = np.arange(runs)[:, None]
-    for end in (network.source[between], network.target[between]):
-        kept &= number % count[end] == turn[end]
-    run, position = np.nonzero(kept)
-    yield RunLinks(run, between[position])
-
-
-def _equal_switches(network: Network) -> list[list[int]]:
-    """Switches between switches, by what they are and by the kinds of links and where each leads."""
-    to_npus = (network.source < network.npu_count) | (network.target < network.npu_count)
-    below = np.unique(np.concatenate([network.source[to_npus], network.target[to_npus]]))
-    ends: dict[int, list[tuple[int, int, int]]] = {}
-    for source, target, kind in zip(
-        network.source.tolist(), network.target.tolist(), network.kind.tolist(), strict=True
-    ):
-        ends.setdefault(source, []).append((1, target, kind))
-        ends.setdefault(target, []).append((0, source, kind))
-    equal: dict[Hashable, list[int]] = {}
-    for switch in np.setdiff1d(np.arange(network.npu_count, network.device_count), below).tolist():
-        row = switch - network.npu_count
-        key = bool(network.multicast[row]), bool(network.reduces[row]), *sorted(ends.get(switch, []))
-        equal.setdefault(key, []).append(switch)
-    return list(equal.values())

@@ -20,24 +20,16 @@ IntOptions = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PhasePlanner:
-    """A synthesizer of copies. It plans each phase of a module by itself; the pass `invert` joins the phases.
-
-    takes_bound: whether its search ends at `Effort.bound`, if that is given.
-    """
+    """A synthesizer of copies. It plans each phase of a module by itself; the pass `invert` joins the phases."""
 
     plan: Callable[[Task, Effort], Schedule]
-    takes_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ModulePlanner:
-    """A synthesizer of whole modules: it returns the module with a schedule, or with one of each phase.
-
-    takes_bound: as in PhasePlanner.
-    """
+    """A synthesizer of whole modules: it returns the module with a schedule, or with one of each phase."""
 
     plan: Callable[[Module, Effort, IntOptions], Module]
-    takes_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,11 @@ notes say what was given up.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from time import monotonic
 from typing import Final
-
-import numpy as np
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
@@ -31,11 +29,9 @@ from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, KnownBounds, ca
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers
-from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, check_transfer_count
+from collc.synthesis.task import MAX_TRANSFERS, Effort, WorkMeter, check_transfer_count
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, LinkModel
 
 FIRST_WORK: Final = 25_000
 """Limit of the first turn of small problems; a sixteenth of a unit for each pair of a chunk and an NPU that it must
@@ -61,12 +57,6 @@ LARGE_GAIN: Final = 16
 of SPARE_WORK.
 """
 
-TINY_NPUS, TINY_TERMS, TINY_TERMS_WITH_SUMS = 9, 6_000, 2_000
-"""NPUs, and chunks x links x steps without and with sums, up to which Z3 is asked for something shorter."""
-
-PROOF_WORK: Final = 1_000_000
-"""What Z3 may spend on each number of steps, about 0.6 s."""
-
 MOST_LISTED_CHUNKS: Final = 5_000_000
 """Chunks up to which synthesizers that list them are tried."""
 
@@ -75,7 +65,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
 
     What the module's schedule has already is planned round. The network of the result is the unwound
-    one if that is better; the notes say so, and also if Z3 proves that nothing is shorter.
+    one if that is better; the notes say so.
     synthesizers: those to choose among.
     Raises what the synthesizers raise if none finds a schedule, NoSchedule if `effort.stop` asks to stop before.
     """
@@ -93,9 +83,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
             raise
     best, built = search.result()
     name = best.candidate.name
-    why = "meets the bound" if search.is_met(best.candidate.network) else "is the best of those tried"
-    if search.proved:
-        why = "is optimal: nothing is shorter, as Z3 has shown"
+    why = "meets the bound" if search.meets_bound(best) else "is the best of those tried"
     notes = [*module.notes, *search.notes, f"auto: chose {name}, which {why}"]
     if built.network.unwound and not module.network.unwound:
         notes.append(UNWOUND)
@@ -130,19 +118,16 @@ UNWOUND: Final = (
 class Turns:
     """The turns of a candidate.
 
-    limit: work after which its next turn begins no attempt. setup: work before the search in its last turn. built: its
-    best schedule. time: picoseconds of that. useful: the work of the turn that found it. in_vain: work in which it was
-    given up without one. reason: why there is none. is_open: whether another turn may find a schedule, or a shorter
-    one.
+    limit: work after which its next turn begins no attempt. built: its best schedule. time: picoseconds of that.
+    useful: the work of the turn that found it. reason: why there is none. is_open: whether another turn may find a
+    schedule, or a shorter one.
     """
 
     candidate: Candidate
     limit: int
-    setup: int = 0
     built: Module | None = None
     time: int = 0
     useful: int = 0
-    in_vain: int = 0
     reason: str = ""
     is_open: bool = True
 
@@ -155,9 +140,8 @@ class Turns:
         except CollcError as error:
             self.is_open = meter.is_exceeded and self.built is None
             self.reason = GIVEN_UP.message if self.is_open else error.diagnostics[0].message
-            self.in_vain = meter.spent - meter.setup if self.is_open else 0
             raise
-        self.limit, self.setup = max(self.limit, GROWTH * (meter.spent - meter.setup)), meter.setup
+        self.limit = max(self.limit, GROWTH * (meter.spent - meter.setup))
         improved = self.built is None or GAIN * time <= (GAIN - 1) * self.time
         self.is_open = improved and (meter.is_used_up or meter.is_exceeded)
         if self.built is None or time < self.time:
@@ -175,9 +159,8 @@ def time_of(module: Module) -> int:
 class _Search:
     """The search of one module.
 
-    most: all work that it may take when it has a schedule; None: any. spent: all work so far. in_vain: work before the
-    turn that found the first schedule. proved: whether nothing is shorter than the best on the network as it is, as Z3
-    has shown. failure: the first error.
+    most: all work that it may take when it has a schedule; None: any. spent: all work so far. counted: that from the
+    turn on that found the first schedule. failure: the first error.
     """
 
     module: Module
@@ -185,8 +168,7 @@ class _Search:
     synthesizers: Sequence[Synthesizer]
     most: int | None = None
     spent: int = 0
-    in_vain: int = 0
-    proved: bool = False
+    counted: int = 0
     failure: CollcError | None = None
     bounds: KnownBounds = field(default_factory=KnownBounds)
     _turns: list[Turns] = field(default_factory=list[Turns])
@@ -195,56 +177,31 @@ class _Search:
         """Tries all candidates, as long as something shorter is possible."""
         known = candidates(self.module, self.effort, self.bounds, self.synthesizers, self._plan_part)
         divided = by_group(self.module, self._plan_part)
-        if divided is not None and divided.ahead:  # then nothing else is likely
-            known = [replace(candidate, ahead=min(0, candidate.ahead)) for candidate in known]
-        pairs = self.module.demand.pair_count
-        first = max(FIRST_WORK, pairs // GROWTH**2)
-        for candidate in self._with_experience(known if divided is None else [divided, *known], pairs):
-            self._turns.append(Turns(candidate, max(candidate.least, int(first * Fraction(GROWTH) ** candidate.ahead))))
+        if divided is not None:  # if its parts share nothing, nothing else is likely
+            most = 0 if divided.ahead else 2
+            known = [divided, *(replace(candidate, ahead=min(most, candidate.ahead)) for candidate in known)]
+        first = max(FIRST_WORK, self.module.demand.pair_count // GROWTH**2)
+        last = self.effort.experience
+        hopeless = set[str]() if last is None else last.left_out(self.module.demand)
+        fast = [candidate for candidate in known if candidate.name not in hopeless] or known
+        self._turns += [Turns(each, int(first * Fraction(GROWTH) ** each.ahead)) for each in fast]
         while not self.effort.stop() and (chosen := self._next()) is not None:
             self._take(*chosen)
-        if not self.effort.stop() and self.best is not None and self._gain(self.module.network) > 0:
-            for candidate in self._exact(self.best):
-                self._turns.append(Turns(candidate, first))
-                self._take(self._turns[-1], WorkMeter())
-        if self.effort.experience is not None:
-            self._add_to(self.effort.experience, pairs)
-
-    def _with_experience(self, listed: list[Candidate], pairs: int) -> list[Candidate]:
-        """The candidates that could be the best after a search with other chunks, without turns that are in vain.
-
-        All of them if none could, as those that only the other search had were much faster.
-        """
-        last = self.effort.experience
-        if last is None or not last.pairs:
-            return listed
-        more = Fraction(pairs, last.pairs)
-        fast = [each for each in listed if last.time.get(each.name, 0) <= max(NEAR, more) * last.best]
-        return [
-            replace(each, least=max(each.least, int(more * last.in_vain.get(each.name, 0)))) for each in fast or listed
-        ]
-
-    def _add_to(self, known: Experience, pairs: int) -> None:
-        """Notes what this search has shown."""
-        best = self.best
-        if best is None:
-            return
-        known.in_vain = {name: work * pairs // known.pairs for name, work in known.in_vain.items()}
-        known.in_vain |= {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
-        known.time |= {turns.candidate.name: turns.time for turns in self._turns if turns.built is not None}
-        known.pairs, known.best = pairs, best.time
+        if last is not None:
+            last.note(self.module.demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built})
 
     def _take(self, turns: Turns, meter: WorkMeter) -> None:
         """A turn, and what it costs."""
         name, began = turns.candidate.name, monotonic()
         self.effort.progress(0.0, f"auto: {name}")
         if self.best is None:
-            self.in_vain = self.spent
+            self.counted = 0
         try:
             turns.take(meter)
         except CollcError as error:
             self.failure = self.failure or error
         self.spent += meter.spent
+        self.counted += meter.spent
         self.effort.progress(1.0, f"auto: {name} after {monotonic() - began:.1f} s")
 
     def result(self) -> tuple[Turns, Module]:
@@ -275,36 +232,21 @@ class _Search:
         """Those that found the schedule to choose: one on the network as it is that meets the bound there, or the
         shortest; None if there is none.
         """
-        own = self._best_on(self.module.network)
-        if own is None or self._is_within_bound(self.module.network, own.time):
-            return own or self._best_on(None)
-        return min(own, self._best_on(None) or own, key=lambda turns: turns.time)
+        found = [turns for turns in self._turns if turns.built is not None]
+        return min(found, key=lambda turns: (not self._is_met_by(turns), turns.time), default=None)
 
-    def _best_on(self, network: Network | None) -> Turns | None:
-        """Those that found the shortest schedule on a network, or on any."""
-        fitting = (turns for turns in self._turns if network is None or turns.candidate.network is network)
-        return min((turns for turns in fitting if turns.built is not None), key=lambda turns: turns.time, default=None)
-
-    def is_met(self, network: Network) -> bool:
-        """Whether the best on a network meets its bound."""
-        best = self._best_on(network)
-        return best is not None and self._is_within_bound(network, best.time)
-
-    def _is_within_bound(self, network: Network, time: int) -> bool:
-        """Whether nothing on a network takes less time."""
-        return time <= self.bounds.of(network, self.module)
-
-    def _gain(self, network: Network) -> Fraction:
-        """The part of the time of the best schedule by which one on a network could be shorter, at most.
-
-        On the network of the module, only the best there counts: one that meets the bound would be chosen before
-        shorter ones. None is chosen before that one.
-        """
+    def _is_met_by(self, turns: Turns) -> bool:
+        """Whether nothing on the network as it is takes less time than a schedule there."""
         own = self.module.network
-        best = self._best_on(own) if network is own else self.best
-        if best is None:
-            return Fraction(1)
-        if self.is_met(own):
+        return turns.candidate.network is own and turns.time <= self.bounds.of(own, self.module)
+
+    def meets_bound(self, turns: Turns) -> bool:
+        """Whether nothing on its network takes less time than a schedule."""
+        return turns.time <= self.bounds.of(turns.candidate.network, self.module)
+
+    def _gain(self, network: Network, best: Turns) -> Fraction:
+        """The part of the time of the best schedule by which one on a network could be shorter, at most."""
+        if self._is_met_by(best):
             return Fraction(0)
         return 1 - Fraction(self.bounds.of(network, self.module), max(1, best.time))
 
@@ -315,24 +257,24 @@ class _Search:
         best = self.best
         for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
             exceeds = best is not None and turns.built is not None and turns.time > NEAR * best.time
-            if turns.is_open and not exceeds and (gain := self._gain(turns.candidate.network)) > 0:
-                left = self._work_left(turns, best, gain) - turns.setup
-                if left >= turns.limit:
-                    return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left) + turns.setup)
+            if turns.is_open and not exceeds and (left := self._work_left(turns, best)) >= turns.limit:
+                return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
         return None
 
-    def _work_left(self, turns: Turns, best: Turns | None, gain: Fraction) -> int:
-        """The work that may still be spent on a candidate; less if little can be gained."""
-        unlimited = GROWTH * turns.limit + turns.setup
+    def _work_left(self, turns: Turns, best: Turns | None) -> int:
+        """The work that may still be spent on a candidate: none if nothing can be gained, less if it is little."""
         if best is None:
-            return unlimited
-        share, spare = min(Fraction(1), LARGE_GAIN * gain), self._spare
-        if turns is not best and best.candidate.parts * best.useful > GROWTH**2 * spare:  # the others plan each part
+            return GROWTH * turns.limit
+        gain, spare = self._gain(turns.candidate.network, best), self._spare
+        others_plan_each_part = turns is not best and best.candidate.parts * best.useful > GROWTH**2 * spare
+        if gain <= 0 or others_plan_each_part:
             return 0
-        if share == 1 and (turns is best or turns.candidate.ahead > 1):
+        if LARGE_GAIN * gain < 1:
+            spare *= LARGE_GAIN * gain
+        elif turns is best or turns.candidate.ahead > 1:
             spare *= GROWTH**2
-        left = unlimited if self.most is None else self.most - self.spent
-        return min(left, best.useful + int(share * (2 * best.useful + spare)) - (self.spent - self.in_vain))
+        left = 3 * best.useful + int(spare) - self.counted
+        return left if self.most is None else min(left, self.most - self.spent)
 
     @property
     def _spare(self) -> Fraction:
@@ -356,37 +298,5 @@ class _Search:
         finally:
             meter.add(nested.spent)
 
-    def _exact(self, best: Turns) -> Iterator[Candidate]:
-        """Exact search by Z3 for a schedule that is shorter than the best so far, if that is a small question."""
-        module, network, effort = self.module, self.module.network, self.effort
-        if not _is_tiny(module):
-            return
-        step = int(Clock.of(network, module.demand, module.model).total[network.kind[0], 0])
-        sums, steps = len(split(module)) > 1, best.time // step
-        terms = len(module.demand.chunks) * network.link_count * steps
-        if terms > (TINY_TERMS_WITH_SUMS if sums else TINY_TERMS):
-            return
-
-        def build(_: WorkMeter) -> Module:
-            from collc.synthesis.exact import NoShorter, exact, exact_sums
-
-            try:
-                if sums:
-                    return replace(module, schedule=exact_sums(module, effort, steps - 1, 2 * PROOF_WORK))
-                return join(solve(module, lambda task: exact(task, effort, most=steps - 1, work=PROOF_WORK)))
-            except NoShorter:
-                self.proved = True
-                raise
-
-        yield Candidate("exact", network, build)
-
 
 STOPPED: Final = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
-
-
-def _is_tiny(module: Module) -> bool:
-    """Whether Z3 may be asked for something shorter: few NPUs, and all transfers take equal time."""
-    network = module.network
-    alike = module.model is LinkModel.STORE and len(np.unique(network.kind)) == len(module.demand.chunk_sizes) == 1
-    few = len(network.npus) <= TINY_NPUS and not network.has_switches
-    return alike and few and module.schedule is None and not network.has_endpoints

@@ -32,12 +32,11 @@ from collc.ten.module import Module
 from collc.ten.schedule import Clock, LinkModel, RowSchedule, Schedule, Transfers
 
 
-def exact_sums(module: Module, effort: Effort, most: int, work: int | None = None) -> Schedule:
+def exact_sums(module: Module, effort: Effort, most: int) -> Schedule:
     """The schedule of the fewest steps that Z3 finds within the time limit, at most `most`.
 
-    The module must have direct links, transfers that all take equal time, and the link model `store`. work: Z3's
-    resource limit for each number of steps (see SolverLimits). Raises NoSchedule if Z3 finds none, or shows that none
-    exists.
+    The module must have direct links, transfers that all take equal time, and the link model `store`. Raises
+    NoSchedule if Z3 finds none, or shows that none exists.
     """
     end, clock = monotonic() + time_limit_of(effort), Clock.of(module.network, module.demand, LinkModel.STORE)
     step = int(clock.total[int(module.network.kind[0]), 0])
@@ -47,7 +46,7 @@ def exact_sums(module: Module, effort: Effort, most: int, work: int | None = Non
         effort.progress(0.0, f"exact: looking for {steps} steps, both phases at once")
         try:
             question = SumEncoding(module, steps, effort.stop)
-            true = find_model(question.text(), effort, end, work)
+            true = find_model(question.text(), effort, end)
         except Undecided:
             none = "it is not known whether one exists"
             break

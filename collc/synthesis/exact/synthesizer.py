@@ -29,16 +29,12 @@ SECONDS: Final = 60.0
 """The default time limit of a search."""
 
 
-class NoShorter(NoSchedule):
-    """Z3 has shown that no schedule has as few steps as requested."""
-
-
-def exact(task: Task, effort: Effort, most: int | None = None, work: int | None = None) -> Schedule:
+def exact(task: Task, effort: Effort, most: int | None = None) -> Schedule:
     """A schedule that is proved to have the fewest steps.
 
-    most: the largest number of steps to try. work: Z3's resource limit for each number of steps (see SolverLimits).
-    Raises SourceError if transfers take different times, links are reserved, chunks are available late, or the network
-    has switches; NoSchedule at the time limit; NoShorter if more than `most` steps are needed.
+    most: the largest number of steps to try. Raises SourceError if transfers take different times, links are reserved,
+    chunks are available late, or the network has switches; NoSchedule at the time limit, and if more than `most` steps
+    are needed.
     """
     conditions = conditions_of(task)
     if not len(conditions):
@@ -52,7 +48,7 @@ def exact(task: Task, effort: Effort, most: int | None = None, work: int | None 
     while most is None or steps <= most:
         effort.progress(0.0, f"exact: looking for {steps} steps")
         try:
-            transfers = search.ask(steps, end, work)
+            transfers = search.ask(steps, end)
         except Undecided as why:
             message = f"no schedule was found {why}; none exists with fewer than {steps} steps"
             hint = "give it more time, or use another synthesizer"
@@ -60,7 +56,7 @@ def exact(task: Task, effort: Effort, most: int | None = None, work: int | None 
         if transfers is not None:
             return RowSchedule(task.model, transfers)
         steps += 1
-    raise NoShorter(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes at least {steps}"))
+    raise NoSchedule(Diagnostic("S0201", f"there is no schedule of {most} steps: it takes at least {steps}"))
 
 
 def farthest_hops(conditions: Conditions) -> int:
@@ -113,11 +109,11 @@ class StepSearch:
         problem = ScheduleProblem(network, edges_of(network), tuple(goals), busy, total, {})
         return StepSearch(conditions, problem, int(clock.total.max()), effort)
 
-    def ask(self, steps: int, end: float, work: int | None = None, rounds: int | None = None) -> Transfers | None:
+    def ask(self, steps: int, end: float, rounds: int | None = None) -> Transfers | None:
         """The transfers of a schedule of at most `steps` steps; None if Z3 shows that there is none.
 
-        end: when to stop, by the monotonic clock. work: see SolverLimits. rounds: see DeadlineEncoding; with more
-        rounds than steps, the result for a schedule that exists is empty.
+        end: when to stop, by the monotonic clock. rounds: see DeadlineEncoding; with more rounds than steps, the
+        result for a schedule that exists is empty.
         Raises Undecided; its text continues "no schedule was found".
         """
         try:
@@ -127,7 +123,7 @@ class StepSearch:
             raise _undecided_at(end, self.effort) from why
         except Undecided as why:
             raise Undecided(f"since {why}") from why
-        true = find_model(text, self.effort, end, work)
+        true = find_model(text, self.effort, end)
         if true is None:
             return None
         if rounds is not None and rounds > steps:
@@ -136,13 +132,13 @@ class StepSearch:
         return replace(rows, chunk=self.conditions.chunk[rows.chunk].astype(rows.chunk.dtype))
 
 
-def find_model(text: str, effort: Effort, end: float, work: int | None) -> frozenset[str] | None:
+def find_model(text: str, effort: Effort, end: float) -> frozenset[str] | None:
     """The constants that are true in a model of a propositional script; None if it has no model.
 
-    end: when to stop, by the monotonic clock. work: see SolverLimits. Raises Undecided if the time or the work is used
-    up, if `effort.stop` returns True, or at Ctrl-C.
+    end: when to stop, by the monotonic clock. Raises Undecided if the time is used up, if
+    `effort.stop` returns True, or at Ctrl-C.
     """
-    limits = SolverLimits(end - monotonic(), work, effort.seed, effort.stop)
+    limits = SolverLimits(end - monotonic(), seed=effort.seed, stop=effort.stop)
     try:
         certificate, true = solve(text, limits, propositional=True)
     except Interrupted:

@@ -97,10 +97,8 @@ class _ExchangePlanner:
         self._module, self._clock, self._spread, self._effort = module, clock, spread, effort
         network = module.network
         self._into = np.bincount(network.target, minlength=network.npu_count)
-        bound = effort.bound
-        if bound is None:
-            bound = lower_bound(network, module.demand, module.model).time
-        self._bound = bound
+        bound = effort.bound or (lambda: lower_bound(network, module.demand, module.model).time)
+        self._bound = bound()
         self._back = opposite_links(network)
         used = clock.total[np.unique(network.kind)]
         alike = module.model is LinkModel.STORE and used.size > 0 and bool((used == used.flat[0]).all())

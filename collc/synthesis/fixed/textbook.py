@@ -22,11 +22,13 @@ from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Transfers
 
 
-def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[tuple[str, int, Callable[[], Module]]]:
+def textbook_algorithms(
+    module: Module, library: AlgorithmLibrary
+) -> Iterator[tuple[str, int, Callable[[Module], Module]]]:
     """The algorithms that may serve a module, in the order of the library; none if they cannot.
 
-    Yields the name, about how many messages it has, and a function that makes the module with the algorithm laid out,
-    which raises CollcError if it does not fit or does not run on the network.
+    Yields the name, about how many messages it has, and a function that lays the algorithm out on the network of a
+    module with the demand. It raises CollcError if the algorithm does not fit or does not run there.
 
     All runs are of standard collectives for which there is the algorithm, nothing is planned yet, and no switch has a
     limited buffer. An algorithm that takes a shape gets the shape of the product that the network is.
@@ -43,10 +45,10 @@ def textbook_algorithms(module: Module, library: AlgorithmLibrary) -> Iterator[t
     for name in first:
         serves = all(name in names for names in others)
         if serves and (name != "hierarchical" or hierarchical_shape(network, len(network.npus))):
-            yield name, messages, partial(_laid_out_module, module, library, name)
+            yield name, messages, partial(_laid_out_module, library, name)
 
 
-def _laid_out_module(module: Module, library: AlgorithmLibrary, name: str) -> Module:
+def _laid_out_module(library: AlgorithmLibrary, name: str, module: Module) -> Module:
     """The module with an algorithm laid out. Raises CollcError if it does not fit or does not run on the network."""
     network, demand, parts = module.network, module.demand, list[Transfers]()
     for number in range(len(demand.runs)):

@@ -86,7 +86,7 @@ def pccl(task: Task, effort: Effort) -> Schedule:
         effort.work.add_compiler()
     if effort.work.is_exceeded:
         raise NoSchedule(STOPPED)
-    goal = task_bound(task).time if effort.bound is None else effort.bound
+    goal = task_bound(task).time if effort.bound is None else effort.bound()
     portfolio = _Portfolio(conditions, effort)
     slack = 0 if portfolio.trials > 1 else goal // 50
     best: _Planned | None = None

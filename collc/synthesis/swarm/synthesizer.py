@@ -48,7 +48,7 @@ def swarm(task: Task, effort: Effort) -> Schedule:
         return RowSchedule(task.model, Transfers.concatenate([]))
     problem = swarm_problem(conditions)
     require_for_search(COPY_BYTES * problem.missing_count, f"{problem.missing_count:,} copies of chunks")
-    goal = task_bound(task).time if effort.bound is None else effort.bound
+    goal = task_bound(task).time if effort.bound is None else effort.bound()
     attempts = _Attempts(problem, effort)
     best: PathTransfers | None = None
     most = effort.work.spent + TRIAL_WORK * effort.trials

@@ -56,7 +56,7 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     switches, NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
     problem = copy_problem(task)
-    goal = task_bound(task).time if effort.bound is None else effort.bound
+    goal = task_bound(task).time if effort.bound is None else effort.bound()
     if not problem.missing_count:
         return RowSchedule(task.model, Transfers.concatenate([]))
     content = goal if problem.uniform or problem.devices <= SMALL else goal + goal // NEAR
