@@ -26,7 +26,7 @@ from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm
 from collc.synthesis.task import Effort, Experience, WorkMeter
-from collc.ten.demand import Demand
+from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
@@ -37,6 +37,7 @@ from tests.support import (
     all_reduce,
     all_to_all,
     broadcast,
+    demand_of,
     dgx1,
     grid,
     hypercube,
@@ -333,6 +334,9 @@ def test_what_took_too_much_work_with_as_many_chunks_is_left_out_unless_it_had_a
     auto(Module("m", dgx1(), many), Effort(experience=known))
     assert known.chunks == 16
     assert {"pccl", "forest"} <= {*known.time}
+    module = Module("m", dgx1(), demand_of([(1024, [0], [1, 2], Op.COPY)]))  # no textbook algorithm
+    known = Experience(8, {"exact": 1}, {*SYNTHESIZERS})
+    assert time_of(auto(module, Effort(experience=known))) == time_of(auto(module, Effort()))
 
 
 def test_the_choice_counts_work_and_not_time():

@@ -183,10 +183,11 @@ class _Search:
         first = max(FIRST_WORK, self.module.demand.pair_count // GROWTH**2)
         last = self.effort.experience
         hopeless = set[str]() if last is None else last.left_out(self.module.demand)
-        fast = [candidate for candidate in known if candidate.name not in hopeless] or known
-        self._turns += [Turns(each, int(first * Fraction(GROWTH) ** each.ahead)) for each in fast]
-        while not self.effort.stop() and (chosen := self._next()) is not None:
-            self._take(*chosen)
+        for left_out in (False, True):  # those that are left out only if no other has a schedule
+            some = [each for each in known if (each.name in hopeless) is left_out and self.best is None]
+            self._turns += [Turns(each, int(first * Fraction(GROWTH) ** each.ahead)) for each in some]
+            while not self.effort.stop() and (chosen := self._next()) is not None:
+                self._take(*chosen)
         if last is not None:
             times = {turns.candidate.name: turns.time for turns in self._turns if turns.built}
             given_up = {turns.candidate.name for turns in self._turns if turns.reason == GIVEN_UP.message}
