@@ -145,25 +145,32 @@ class AlgorithmLibrary(Protocol):
 
 @dataclass(slots=True)
 class Experience:
-    """What a search of `auto` has shown of its candidates, for another one of the same program with other chunks.
+    """What a search of `auto` has shown of its candidates, for another one of the same program, with other chunks or
+    after a failure.
 
-    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule.
+    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule. given_up: candidates that took too
+    much work.
     """
 
     chunks: int = 0
     time: dict[str, int] = field(default_factory=dict[str, int])
+    given_up: set[str] = field(default_factory=set[str])
 
-    def note(self, demand: Demand, time: dict[str, int]) -> None:
-        """Notes the times of a search."""
+    def note(self, demand: Demand, time: dict[str, int], given_up: set[str]) -> None:
+        """Notes the times of a search, and what it gave up."""
         self.chunks = demand.chunk_count
         self.time |= time
+        self.given_up |= given_up
 
     def left_out(self, demand: Demand) -> set[str]:
-        """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most."""
+        """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most; and
+        those that never had a schedule, and took too much work with as many chunks or more.
+        """
         if not self.time:
             return set()
         most = max(2, Fraction(demand.chunk_count, self.chunks)) * min(self.time.values())
-        return {name for name, time in self.time.items() if time > most}
+        slow = {name for name, time in self.time.items() if time > most}
+        return slow | (self.given_up - {*self.time} if demand.chunk_count <= self.chunks else set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +184,7 @@ class Effort:
     much may be. work_part: of the work that `auto` takes by itself. unwinds: whether `auto` also tries
     direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: gives the
     picoseconds at which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches
-    with other numbers of chunks, which `auto` adds to.
+    with other numbers of chunks or before a failure, which `auto` adds to.
     """
 
     seed: int = 0

@@ -188,7 +188,9 @@ class _Search:
         while not self.effort.stop() and (chosen := self._next()) is not None:
             self._take(*chosen)
         if last is not None:
-            last.note(self.module.demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built})
+            times = {turns.candidate.name: turns.time for turns in self._turns if turns.built}
+            given_up = {turns.candidate.name for turns in self._turns if turns.reason == GIVEN_UP.message}
+            last.note(self.module.demand, times, given_up)
 
     def _take(self, turns: Turns, meter: WorkMeter) -> None:
         """A turn, and what it costs."""
