@@ -147,16 +147,23 @@ class AlgorithmLibrary(Protocol):
 class Experience:
     """What a search of `auto` has shown of its candidates, for another one of the same program with other chunks.
 
-    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule.
+    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule. in_vain: the most work in which a
+    candidate found none.
     """
 
     chunks: int = 0
     time: dict[str, int] = field(default_factory=dict[str, int])
+    in_vain: dict[str, int] = field(default_factory=dict[str, int])
 
-    def note(self, demand: Demand, time: dict[str, int]) -> None:
-        """Notes the times of a search."""
+    def note(self, demand: Demand, time: dict[str, int], in_vain: dict[str, int]) -> None:
+        """Notes what a search has shown."""
+        self.in_vain = {name: self.least_work(name, demand) for name in self.in_vain} | in_vain
         self.chunks = demand.chunk_count
         self.time |= time
+
+    def least_work(self, name: str, demand: Demand) -> int:
+        """Work in which a candidate finds nothing: n times as much for n times as many chunks."""
+        return self.in_vain.get(name, 0) * demand.chunk_count // max(1, self.chunks)
 
     def left_out(self, demand: Demand) -> set[str]:
         """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most."""
