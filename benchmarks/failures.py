@@ -62,7 +62,7 @@ class Row:
     def text(self) -> str:
         """Its program."""
         imports = "import std.clusters\nimport std.collectives\nimport std.topologies\n"
-        size = f"len(t.npus) * ({SIZE}B // len(t.npus))"
+        size = f"len(t.npus) * 16 * ({SIZE}B // (len(t.npus) * 16))"
         topology = f"topology t = {self.network} {self.lines}\n"
         run = f"    run {self.kind}(t.npus, size: {size}, chunks: {self.chunks})\n"
         return f'{imports}{topology}schedule s on t {{\n{run}    synthesize auto(link_model: "pipelined")\n}}\n'
@@ -139,7 +139,7 @@ def torus_rows() -> Iterator[Row]:
             if "rate" in failure and npus > 512:
                 continue
             for kind in ("all_reduce", "all_to_all"):
-                parts = "auto" if npus < 512 and kind == "all_reduce" else "1"
+                parts = "1" if kind == "all_to_all" else "auto" if npus < 512 else "8"
                 node = 6 * ICI_RATE
                 yield Row(f"tpu_v4_slice({x}, {y}, {z})", failure, kind, parts, npus, 1, node, left, 1.05, 5.0, lines)
 

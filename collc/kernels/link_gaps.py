@@ -19,8 +19,9 @@ NEVER = 1 << 62
 
 Layout = namedtuple(
     "Layout",
-    "count present end moves near onwards tried width room "
-    "sizes strides index images class_of taken window class_bounds starts dropped_bounds dropped added_bounds added "
+    "count present end moves near onwards tried width room mirror "
+    "sizes strides index images class_of taken window class_bounds idle busy dropped_bounds dropped added_bounds added "
+    "opposite weak "
     "alive steps number_of windows rank by_rank route_bounds route_class route_element nearest onward since parent "
     "target move_of lacks known fastest queue_at queue_end left links start table size low high",
 )
@@ -28,12 +29,14 @@ Layout = namedtuple(
 
 count: of elements. present: of links that are not missing, whose numbers are lower. end: of the plan. moves, near,
 onwards: lengths of `steps`, `nearest` and `onward`. tried: how many moves are tried at first. width: links of a route
-at most. room: places for gaps.
+at most. room: places for gaps. mirror: a time, and `opposite` the opposite of each link: whatever takes a link takes
+its opposite too, backwards in time from then on; -1 for none.
 
 sizes, strides: of the axes. index: [axes * elements], of each element along each axis. images: [classes * elements],
 the link to which each element takes the first one of each class. class_of, taken, window: of each link. class_bounds,
-starts: when links of each class are taken in the plan, ascending (CSR). dropped, added: starts on each link that are no
-longer, and that have been added, ascending (CSR). alive: of each element, 0 if it is missing.
+idle, busy: from when until when links of each class are idle in the plan, ascending, the last one without end (CSR).
+dropped, added: starts on each link that are no longer, and that have been added, ascending (CSR). alive: of each
+element, 0 if it is missing. weak: 1 if it has lost links, so that it passes on what it gets only if nobody else can.
 
 steps, windows: of each move. number_of: the move of each step, -1 for none. rank, by_rank: the place of each move among
 the fastest, and the move of each place. route_class, route_element: the links of each move from element 0 (CSR).
@@ -49,33 +52,41 @@ size: how many places are taken, more than there are if those were too few.
 
 @without_references
 def _open_link(at: Layout, memory: Memory, link: int) -> None:
-    """List the gaps of a link."""
-    number, taken, free = memory[at.class_of + link], memory[at.taken + link], 0
+    """List the gaps of a link: its class is idle then, or something has been dropped; and nothing has been added."""
+    number, taken = memory[at.class_of + link], memory[at.taken + link]
     k, last = memory[at.class_bounds + number], memory[at.class_bounds + number + 1]
     gone, gone_end = memory[at.dropped_bounds + link], memory[at.dropped_bounds + link + 1]
     new, new_end = memory[at.added_bounds + link], memory[at.added_bounds + link + 1]
     first = place = memory[at.size]
-    memory[at.size] += 2 * (last - k + new_end - new) + 6
+    memory[at.size] += 2 * (last - k + gone_end - gone + new_end - new) + 6
     if memory[at.size] > at.room:
-        memory[at.low], memory[at.high], first, k, new = 0, NEVER, 0, last, new_end
-        place = 0
-    while k < last or new < new_end:
-        if k == last or (new < new_end and memory[at.added + new] <= memory[at.starts + k]):
-            start = memory[at.added + new]
-            new += 1
-        else:
-            start = memory[at.starts + k]
+        first, place, k, gone, new = 0, 0, last - 1, gone_end, new_end
+    low = high = memory[at.idle + k] if gone == gone_end else min(memory[at.idle + k], memory[at.dropped + gone])
+    while low < NEVER:
+        if gone < gone_end and (k == last or memory[at.dropped + gone] < memory[at.idle + k]):
+            begin = memory[at.dropped + gone]
+            end = begin + taken
+            gone += 1
+        elif k < last:
+            begin, end = memory[at.idle + k], memory[at.busy + k]
             k += 1
-            if gone < gone_end and memory[at.dropped + gone] == start:
-                gone += 1
-                continue
-        if start - free >= taken:
-            memory[at.low + place], memory[at.high + place] = free, start
+        else:
+            begin, end = NEVER, NEVER
+        if begin <= high < NEVER:
+            high = end
+            continue
+        while new < new_end and memory[at.added + new] < high:
+            if memory[at.added + new] - low >= taken:
+                memory[at.low + place], memory[at.high + place] = low, memory[at.added + new]
+                place += 1
+            low = memory[at.added + new] + taken
+            new += 1
+        if high - low >= taken:
+            memory[at.low + place], memory[at.high + place] = low, high
             place += 1
-        free = max(free, start + taken)
-    memory[at.low + place], memory[at.high + place] = free, NEVER
-    memory[at.table + 3 * link], memory[at.table + 3 * link + 1] = first, place + 1 - first
-    memory[at.table + 3 * link + 2] = 3 * (place + 1 - first) // 2 + 4
+        low, high = begin, end
+    memory[at.table + 3 * link], memory[at.table + 3 * link + 1] = first, place - first
+    memory[at.table + 3 * link + 2] = 3 * (place - first) // 2 + 4
     if first:
         memory[at.size] = first + memory[at.table + 3 * link + 2]
 
@@ -111,30 +122,41 @@ def earliest_arrival(at: Layout, memory: Memory, hops: int, ready: int) -> int:
 
 @without_references
 def reserve_links(at: Layout, memory: Memory, hops: int) -> None:
-    """Take the links of a route: what is left of each gap counts if a transfer fits in it."""
+    """Take the links of a route, and their opposites if there is a mirror."""
     for hop in range(hops):
         link, start = memory[at.links + hop], memory[at.start + hop]
-        taken, end = memory[at.taken + link], start + memory[at.taken + link]
-        gap = _gap_at(at, memory, link, end)
-        before, after = start - memory[at.low + gap] >= taken, memory[at.high + gap] - end >= taken
-        if before and after:
-            gap = _with_room(at, memory, link, gap)
-            place = memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]
-            memory[at.table + 3 * link + 1] += 1
-            while place > gap:
-                memory[at.low + place] = memory[at.low + place - 1]
-                memory[at.high + place] = memory[at.high + place - 1]
-                place -= 1
-            memory[at.high + gap], memory[at.low + gap + 1] = start, end
-        elif before:
-            memory[at.high + gap] = start
-        elif after:
-            memory[at.low + gap] = end
-        else:
-            memory[at.table + 3 * link + 1] -= 1
-            for place in range(gap, memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]):
-                memory[at.low + place] = memory[at.low + place + 1]
-                memory[at.high + place] = memory[at.high + place + 1]
+        _reserve(at, memory, link, start)
+        if at.mirror >= 0:
+            opposite = memory[at.opposite + link]
+            if memory[at.table + 3 * opposite] == 0:
+                _open_link(at, memory, opposite)
+            _reserve(at, memory, opposite, at.mirror - start - memory[at.window + link])
+
+
+@without_references
+def _reserve(at: Layout, memory: Memory, link: int, start: int) -> None:
+    """Take a link: what is left of the gap counts if a transfer fits in it."""
+    taken, end = memory[at.taken + link], start + memory[at.taken + link]
+    gap = _gap_at(at, memory, link, end)
+    before, after = start - memory[at.low + gap] >= taken, memory[at.high + gap] - end >= taken
+    if before and after:
+        gap = _with_room(at, memory, link, gap)
+        place = memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]
+        memory[at.table + 3 * link + 1] += 1
+        while place > gap:
+            memory[at.low + place] = memory[at.low + place - 1]
+            memory[at.high + place] = memory[at.high + place - 1]
+            place -= 1
+        memory[at.high + gap], memory[at.low + gap + 1] = start, end
+    elif before:
+        memory[at.high + gap] = start
+    elif after:
+        memory[at.low + gap] = end
+    else:
+        memory[at.table + 3 * link + 1] -= 1
+        for place in range(gap, memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]):
+            memory[at.low + place] = memory[at.low + place + 1]
+            memory[at.high + place] = memory[at.high + place + 1]
 
 
 @without_references

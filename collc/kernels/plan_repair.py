@@ -77,9 +77,9 @@ def _find_time(at: Layout, memory: Memory, chunk: int, owner: int, element: int)
 
 
 @without_references
-def _offer(at: Layout, memory: Memory, chunk: int, owner: int, sender: int, target: int, move: int) -> int:
-    """When a chunk would arrive from a sender at a target, -1 if it cannot."""
-    if memory[at.lacks + sender] >= 0:
+def _offer(at: Layout, memory: Memory, wider: int, chunk: int, owner: int, sender: int, target: int, move: int) -> int:
+    """When a chunk would arrive from a sender at a target, -1 if it cannot. wider: 2 if weak senders count too."""
+    if memory[at.lacks + sender] >= 0 or (memory[at.weak + sender] and wider < 2):
         return -1
     since = _find_time(at, memory, chunk, owner, sender)
     hops = _find_links(at, memory, move, sender, 0) if since >= 0 else -1
@@ -93,15 +93,17 @@ def _offer(at: Layout, memory: Memory, chunk: int, owner: int, sender: int, targ
 def _ask(
     at: Layout,
     memory: Memory,
-    most: int,
+    wider: int,
     keys: SpreadKeys,
     number: int,
     offers: list[tuple[int, int, int, int]],
 ) -> None:
     """Offers to all that lack a chunk, by the moves by which it would have come, and those after them.
 
-    It would have come by the lost message, or by the first of the lost ones on the way.
+    It would have come by the lost message, or by the first of the lost ones on the way. wider: 0 for one move, 1 for
+    those that are tried, 2 for all.
     """
+    most = 1 if wider == 0 else at.tried if wider == 1 else at.moves
     chunk, owner, count = keys.chunk[number], keys.owner[number], at.moves
     for place in range(keys.lack_bounds[number], keys.lack_bounds[number + 1]):
         target, message = keys.lack_element[place], keys.lack_message[place]
@@ -118,13 +120,13 @@ def _ask(
         for after in range(min(most, count)):
             move = (entry + after) % count
             sender = minus(at, memory, target, memory[at.steps + move])
-            arrival = _offer(at, memory, chunk, owner, sender, target, move)
+            arrival = _offer(at, memory, wider, chunk, owner, sender, target, move)
             if arrival >= 0:
                 heapq.heappush(offers, (arrival, target, sender, move))
             move = (own + after) % count
             if (move - entry) % count >= most:
                 sender = minus(at, memory, target, memory[at.steps + move])
-                arrival = _offer(at, memory, chunk, owner, sender, target, move)
+                arrival = _offer(at, memory, wider, chunk, owner, sender, target, move)
                 if arrival >= 0:
                     heapq.heappush(offers, (arrival, target, sender, move))
 
@@ -162,7 +164,7 @@ def _offer_more(
         memory[at.queue_at + sender] += 1
         target = add(at, memory, sender, memory[at.steps + move])
         if memory[at.lacks + target] >= 0:
-            arrival = _offer(at, memory, keys.chunk[number], keys.owner[number], sender, target, move)
+            arrival = _offer(at, memory, 1, keys.chunk[number], keys.owner[number], sender, target, move)
             if arrival >= 0:
                 heapq.heappush(offers, (arrival, target, sender, move))
                 most -= 1
@@ -231,7 +233,7 @@ def _offer_first(
 ) -> None:
     """The first offers of a chunk: of its holders if no others have it, or else to all that lack it."""
     if not keys.closed[number]:
-        _ask(at, memory, 1, keys, number, offers)
+        _ask(at, memory, 0, keys, number, offers)
         return
     for place in range(keys.hold_bounds[number], keys.hold_bounds[number + 1]):
         _offer_more(at, memory, keys, number, keys.hold_element[place], at.tried, queue, offers)
@@ -255,7 +257,7 @@ def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Se
             if wider == 2:
                 return -1
             wider += 1
-            _ask(at, memory, at.tried if wider == 1 else at.moves, keys, number, offers)
+            _ask(at, memory, wider, keys, number, offers)
             continue
         arrival, target, sender, move = heapq.heappop(offers)
         if memory[at.lacks + target] < 0:
@@ -269,7 +271,7 @@ def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Se
         widen = wider == 0 and now > at.end
         if widen:
             wider = 1
-            _ask(at, memory, at.tried, keys, number, offers)
+            _ask(at, memory, wider, keys, number, offers)
         if widen or now > arrival:
             heapq.heappush(offers, (now, target, sender, move))
             continue

@@ -31,15 +31,14 @@ from collc.ten.network import Network
 LinkPath = tuple[int, ...]
 """Numbers of links, in order."""
 
-MTU: Final = 9000
-"""Bytes of a packet. Smaller ones cost the machine more time, larger ones are sent in larger bursts."""
-
-WIRE: Final = Fraction(MTU + 14, MTU - 52)
-"""Bytes on the wire for each byte of data: Ethernet's header counts, and those of IP and TCP with time stamps."""
-
 LAG: Final = Fraction(5, 1000)
 """Seconds by which a busy machine may be late to send a packet without a loss of rate. As many seconds a link that was
 idle sends at once, if that is more than one packet.
+"""
+
+_PACKETS: Final = 1500, 9000
+"""Bytes of packets, at least and at most. Smaller ones cost the machine more time; of larger ones the first, which an
+idle link sends at once, is a larger part of what it carries.
 """
 
 _PACKAGES: Final = {"iproute2": ("ip", "tc"), "util-linux": ("unshare", "nsenter", "setpriv")}
@@ -48,7 +47,10 @@ _PACKAGES: Final = {"iproute2": ("ip", "tc"), "util-linux": ("unshare", "nsenter
 _HARDWARE: Final = "02:00:00:00:00:01"
 _FIRST_ADDRESS: Final = int(IPv4Address("10.0.0.0"))
 
-NPU_COMMAND: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net")
+PARENT_DEATH: Final = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command that is killed when its parent ends."""
+
+NPU_COMMAND: Final = (*PARENT_DEATH, "unshare", "--net")
 """Before the command of an NPU: it runs in a namespace of its own, and is killed when its parent ends."""
 
 DEVICE: Final = "d0"
@@ -77,6 +79,14 @@ def check_machine() -> None:
 
 def _cannot(why: str, hint: str) -> UsageError:
     return UsageError(Diagnostic("X0210", f"'collc lab' {why}", hint=hint))
+
+
+def packet_of(network: Network, links: Iterable[int]) -> int:
+    """The bytes of packets on some links: as many as the slowest one sends in LAG, within the limits."""
+    kinds = (network.kinds[int(network.kind[link])] for link in links)
+    slowest = min((kind.bandwidth for kind in kinds if kind.bandwidth is not None), default=Fraction(0))
+    least, most = _PACKETS
+    return min(most, max(least, int(slowest * LAG)))
 
 
 class Switches:
@@ -139,9 +149,10 @@ class EmulatedNetwork:
                 next_link.setdefault((int(self.network.source[link]), last), link)
         links = sorted(set(next_link.values()))
         commands = self._cables_up(links)
-        address_of = {npu: str(IPv4Address("10.255.0.0") + rank) for rank, npu in enumerate(npus.tolist())}
+        address_of = {npu: self.npu_address(rank) for rank, npu in enumerate(npus.tolist())}
         for npu, address in address_of.items():
             commands[npu, "ip"] += [
+                "link set lo up",
                 f"link add {DEVICE} type veth peer name {DEVICE}p",
                 f"address add {address}/32 dev {DEVICE}",
                 f"link set dev {DEVICE}p up",
@@ -158,6 +169,11 @@ class EmulatedNetwork:
                 self._batch(device, program, lines)
 
     @staticmethod
+    def npu_address(rank: int) -> str:
+        """The one address of an NPU, if all reach one another."""
+        return str(IPv4Address("10.255.0.0") + rank)
+
+    @staticmethod
     def addresses(path_number: int) -> tuple[str, str]:
         """The addresses of the sender and of the receiver of a path."""
         first = IPv4Address(_FIRST_ADDRESS + 2 * path_number)
@@ -169,8 +185,8 @@ class EmulatedNetwork:
 
     def _cables(self, links: Sequence[int]) -> _Commands:
         commands: _Commands = defaultdict(list)
+        ends = f"mtu {packet_of(self.network, links)} address {_HARDWARE}"
         for link in links:
-            ends = f"mtu {MTU} address {_HARDWARE}"
             source, target = self._ends(link)
             peer = f"peer name {_name(link)} {ends} netns {self.processes[target]}"
             commands[source, "ip"].append(f"link add {_name(link)} {ends} type veth {peer}")
@@ -197,11 +213,13 @@ class EmulatedNetwork:
 
     def _limits(self, links: Sequence[int]) -> _Commands:
         commands: _Commands = defaultdict(list)
+        packet = packet_of(self.network, links)
+        wire = Fraction(packet + 14, packet - 52)  # the headers of Ethernet, and of IP and TCP with time stamps
         for link in links:
             bandwidth = self.network.kinds[int(self.network.kind[link])].bandwidth
             assert bandwidth is not None
-            burst = max(MTU + 14, round(bandwidth * LAG))
-            limit = f"tbf rate {round(8 * bandwidth * WIRE)}bit burst {burst} limit 64mb"
+            burst = max(packet + 14, round(bandwidth * LAG))
+            limit = f"tbf rate {round(8 * bandwidth * wire)}bit burst {burst} limit 64mb"
             commands[self._ends(link)[0], "tc"].append(f"qdisc add dev {_name(link)} root {limit}")
         return commands
 

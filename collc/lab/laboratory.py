@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.emit.run import run_program
-from collc.lab.emulated_network import MTU, NPU_COMMAND, EmulatedNetwork, LinkPath, Switches
+from collc.lab.emulated_network import NPU_COMMAND, EmulatedNetwork, LinkPath, Switches, packet_of
 from collc.msccl.check.collectives import KNOWN
 from collc.msccl.check.results import CollectiveCall
 from collc.msccl.lowering.execution import MESSAGES_IN_FLIGHT, program_simulation
@@ -69,9 +69,9 @@ class Experiment:
         scaled = replace(program, chunk_bytes=elements * ELEMENT.itemsize)
         model = module.model if module.schedule is None else module.schedule.model
         network = _slow_network(module.network, share)
-        return Experiment(
-            scaled, file, network, share, elements, paths, program_simulation(scaled, network, model, MTU)
-        )
+        packet = packet_of(network, {link for path in paths for link in path})
+        plan = program_simulation(scaled, network, model, packet)
+        return Experiment(scaled, file, network, share, elements, paths, plan)
 
     @staticmethod
     def of_seconds(program: Program, module: Module, total: Fraction, seconds: float) -> Experiment:

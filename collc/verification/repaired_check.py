@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys
 from collc.ten.declared import follows_rule
 from collc.ten.factored_schedule import ChunkNumbers, chunk_size
 from collc.ten.module import Module
@@ -257,7 +257,7 @@ class _RepairCheck:
             root, chunk = sends == 0, key // self._count
             if bool((sends > 1).any()) or bool((sent < complete)[~root].any()):
                 return False
-            if not np.array_equal(chunk[root], np.unique(chunk)):
+            if not np.array_equal(chunk[root], distinct(chunk)):
                 return False
             since = np.where(root, np.minimum(since, complete), since)
         else:
@@ -297,12 +297,13 @@ class _RepairCheck:
         pairs = ((element, own.leaves[row]), (element, own.reaches[row]))
         for elements, state in (*pairs, (added.element, added.leaves), (added.element, added.reaches)):
             keys.append((elements * np.int64(self._chunks * self._count) + state)[state >= 0])
-        key = np.unique(np.concatenate(keys))
+        key = distinct(np.concatenate(keys))
         if self._reduces:
             senders = own.leaves[own.rows.reduce & (own.leaves >= 0)]
             root = np.setdiff1d(np.arange(self._chunks * self._count), senders)  # one for each chunk, in order
-            chunk = np.unique(key // self._count)
-            key = np.union1d(key, chunk // self._chunks * (self._chunks * self._count) + root[chunk % self._chunks])
+            chunk = distinct(key // self._count)
+            roots = chunk // self._chunks * (self._chunks * self._count) + root[chunk % self._chunks]
+            key = distinct(np.append(key, roots))
         element, state = np.divmod(key, self._chunks * self._count)
         there = self._present[element] & self._present[self._sum(state % self._count, element)]
         if self._numbers.pairs:

@@ -76,6 +76,17 @@ def test_training_equals_one_process(folders, ranks):
     assert len({tuple(answer["digests"]) for answer in answers}) == 1
 
 
+def test_each_group_takes_the_file_for_its_npus(tmp_path):
+    text = SCHEDULES.replace("NET", NETS[4]).partition("schedule")[0]
+    for name, group in (("low", "[t.npu[0], t.npu[1]]"), ("high", "[t.npu[2], t.npu[3]]")):
+        text += f"schedule {name} on t {{ run all_reduce({group}, size: 64KiB) emit run }}\n"
+    collc.compile_text(text, output=tmp_path)
+    for answer in ranks_of("subgroups", 4, tmp_path):
+        high = answer["rank"] > 1
+        assert answer["sums"] == [6, 5 if high else 1]
+        assert answer["files"] == ["no file for 4 ranks", "high.run" if high else "low.run"]
+
+
 @pytest.mark.parametrize("check", ["lost", "lost_early"])
 def test_a_rank_that_is_gone_is_named(folders, check):
     answers = ranks_of(check, 4, folders[4])

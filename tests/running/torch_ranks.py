@@ -204,6 +204,20 @@ def lost_early(rank: int, ranks: int) -> dict:
     os._exit(0)
 
 
+def subgroups(rank: int, ranks: int) -> dict:
+    """Which file serves each of two groups, and why none serves the group of all."""
+    import collc.torch
+
+    sums, files = [], []
+    for group in (None, *(dist.new_group(part) for part in ([0, 1], [2, 3]))):
+        if group is None or rank in dist.get_process_group_ranks(group):
+            tensor = torch.full((3,), float(rank))
+            dist.all_reduce(tensor, group=group)
+            sums.append(tensor[0].item())
+            files += [by for _, by in collc.torch.counts(group)]
+    return {"sums": sums, "files": files}
+
+
 class Batches:
     """Gloo as if it took point-to-point calls in batches, as NCCL does: nothing moves before the end of a batch.
 
@@ -260,6 +274,8 @@ def run(rank: int, check: str, ranks: int, folder: str) -> None:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    if check == "subgroups":
+        os.environ[collc.torch.NPU] = f"npu[{rank}]"
     init = f"file://{folder}/rendezvous"
     dist.init_process_group("collc", init_method=init, rank=rank, world_size=ranks, timeout=timedelta(seconds=60))
     answer = globals()[check](rank, ranks)

@@ -327,6 +327,16 @@ def test_a_search_after_a_much_better_one_tries_all_candidates():
     assert time_of(auto(module, Effort(experience=known))) == time_of(auto(module, Effort()))
 
 
+def test_what_took_too_much_work_with_as_many_chunks_is_left_out_unless_it_had_a_schedule():
+    known = Experience(8, {"pccl": 10, "forest": 15}, {"swarm": 1, "forest": 1})
+    few, many = (broadcast(EIGHT, chunks=chunks) for chunks in (8, 16))
+    assert known.left_out(few) == {"swarm"}
+    assert known.left_out(many) == set()
+    auto(Module("m", dgx1(), many), Effort(experience=known))
+    assert known.chunks == 16
+    assert {"pccl", "forest"} <= {*known.time}
+
+
 def test_the_choice_counts_work_and_not_time():
     """A stop that is slow changes nothing."""
     net, demand = reachable_world(7)

@@ -243,6 +243,27 @@ def test_sums_that_spare_damaged_nodes(
     assert schedule.collective_time(hurt, demand) <= 2 * gather.collective_time(hurt, demand)
 
 
+@pytest.mark.parametrize(
+    ("sides", "npus", "cables", "model", "most"),
+    [
+        ((5, 5, 5), [], [(0, 1)], LinkModel.PIPELINED, 1.06),
+        ((3, 7, 4), [0], [], LinkModel.PIPELINED, 1.14),
+        ((4, 4, 4), [], [(9, 10)], LinkModel.STORE, 1.12),
+    ],
+)
+def test_sums_on_tori_share_links_with_copies(
+    sides: tuple[int, ...], npus: list[int], cables: list[tuple[int, int]], model: LinkModel, most: float
+) -> None:
+    """A Reduce-Scatter and an All-Gather take 1.2 times the ideal: all but one block enter a chip over five links."""
+    net = damaged(grid(*sides, wrap=True), npus, cables)
+    demand = all_reduce(net.npus.tolist(), chunk=2**20, chunks=8)
+    module = Module("m", net, demand, model)
+    schedule = repaired(module)
+    assert is_repaired_right(module, schedule)
+    ideal = ideal_bound(net, demand).time
+    assert ideal <= schedule.collective_time(net, demand) <= most * ideal
+
+
 @pytest.mark.parametrize(("npus", "cables"), [([], [(0, 128 + 16)]), ([], [(11, 128 + 16 + 3)]), ([5], [])])
 def test_sums_of_128_gpus_come_near_the_bound(npus: list[int], cables: list[tuple[int, int]]) -> None:
     """A Reduce-Scatter and an All-Gather cannot: all but 8 of 128 blocks enter and leave a node over seven NICs."""

@@ -3,7 +3,8 @@
 The data that must enter a set of devices takes at least its bytes divided by the bandwidth of the links into the set,
 and it needs the latencies of a path (collc/synthesis/bounds/fluid.py). For standard collectives the narrowest set is
 found exactly (collc/graph/throughput.py), and the sets that the bounds of given chunks use are tried too. An All-Reduce
-needs more than any one set shows (collc/synthesis/bounds/partitions.py).
+needs more than any one set shows (collc/synthesis/bounds/partitions.py); on small networks a linear program says how
+much (collc/synthesis/bounds/reduce_flows.py).
 
 An NPU whose rates are limited must receive what it wants and does not hold, and send what only it holds. Both take at
 least the bytes divided by its rate. If it is the only connection between parts of the network, it must also forward to
@@ -32,6 +33,7 @@ from collc.synthesis.bounds.cuts import narrow_sets, npu_sets, searched_runs
 from collc.synthesis.bounds.fluid import SECOND, Fluid
 from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
+from collc.synthesis.bounds.reduce_flows import reduce_flow_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import DETAILED_DEVICES, MOST_CUTS, parts_of
 from collc.synthesis.bounds.traffic import Traffic, traffic_of
@@ -272,6 +274,7 @@ def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     for run in searched_runs(fluid, demand):
         yield from partition_bounds(fluid, run)
     yield from several_runs_bounds(fluid, demand)
+    yield from reduce_flow_bounds(fluid, demand)
     loads = PathLoads.of(fluid, demand)
     if loads is not None:
         yield from loads.bounds(best)

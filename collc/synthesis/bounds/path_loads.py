@@ -32,7 +32,7 @@ from collc.ten.network import Network
 FloatArray = NDArray[np.float64]
 
 MOST_FLOWS: Final = 6_000
-"""Targets x links up to which the program is solved."""
+"""Targets x links up to which the program is solve_program."""
 
 PRICE_LEVELS: Final = 1 << 16
 """The levels to which prices are rounded, so that the last bits of the solver do not matter."""
@@ -47,10 +47,6 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
 
     capacity: int64[links]. volume: int64[targets, devices], bytes from each device to each target.
     """
-    import clarabel as package
-    from scipy.sparse import csc_array as untyped  # pyright: ignore[reportMissingTypeStubs]
-
-    clarabel, csc_array = cast("Any", package), cast("Any", untyped)
     devices, links = network.device_count, network.link_count
     row, link = np.nonzero(network.source[None, :] != targets[:, None])
     flows, every = np.arange(len(row)), np.arange(links)
@@ -64,21 +60,43 @@ def flow_prices(network: Network, capacity: Int64Array, targets: Int32Array, vol
     columns = (flows, flows[enters], flows, flows, np.full(links, len(flows)))
     values = (ones, -ones[enters], ones, -ones, -capacity / capacity.max())
     size, height = len(flows) + 1, balance + links + len(flows)
-    entries = np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))
     limits, cost = np.zeros(height), np.zeros(size)
     limits[:balance] = volume.reshape(-1)[kept] / max(1, int(volume.max()))
     cost[-1] = 1
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.max_threads = 1
-    cones = [clarabel.ZeroConeT(balance), clarabel.NonnegativeConeT(links + len(flows))]
-    table, nothing = csc_array(entries, shape=(height, size)), csc_array((size, size))
-    answer = clarabel.DefaultSolver(nothing, cost, table, limits, cones, settings).solve()
-    price = np.maximum(np.array(answer.z, np.float64)[balance : balance + links], 0)
+    entries = np.concatenate(values), np.concatenate(rows), np.concatenate(columns)
+    return rounded_prices(solve_program(entries, limits, balance, cost)[1][:links])
+
+
+def rounded_prices(price: FloatArray) -> FloatArray | None:
+    """Prices of at most 1, rounded so that the last bits of the solver do not matter; None if none is above 0."""
     most = float(price.max(initial=0.0))
     if not np.isfinite(most) or most <= 0:
         return None
-    return np.rint(price / most * PRICE_LEVELS) / PRICE_LEVELS
+    return np.rint(np.maximum(price, 0) / most * PRICE_LEVELS) / PRICE_LEVELS
+
+
+def solve_program(
+    entries: tuple[FloatArray, Int64Array, Int64Array], limits: FloatArray, equal: int, cost: FloatArray
+) -> tuple[float, FloatArray]:
+    """The least cost of variables under which rows of a table are equal to their limits, or at most these, 0 if it is
+    not found exactly; and the multipliers of the latter rows.
+
+    entries: of the table: value, row and column. limits: one a row. equal: how many rows are equal. cost: one a column.
+    """
+    import clarabel as package
+    from scipy.sparse import csc_array as untyped  # pyright: ignore[reportMissingTypeStubs]
+
+    clarabel, csc_array = cast("Any", package), cast("Any", untyped)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1
+    cones = [clarabel.ZeroConeT(equal), clarabel.NonnegativeConeT(len(limits) - equal)]
+    value, row, column = entries
+    table = csc_array((value, (row, column)), shape=(len(limits), len(cost)))
+    nothing = csc_array((len(cost), len(cost)))
+    answer = clarabel.DefaultSolver(nothing, cost, table, limits, cones, settings).solve()
+    least = float(answer.obj_val) if str(answer.status) == "Solved" else 0.0
+    return least, np.array(answer.z, np.float64)[equal:]
 
 
 ROUNDS: Final = 80

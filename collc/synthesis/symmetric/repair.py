@@ -13,7 +13,6 @@ So a repair costs what was dropped, not what was planned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import isqrt
@@ -26,105 +25,11 @@ from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_comp
 from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
+from collc.synthesis.symmetric.messages import Messages, Moves, csr_bounds
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
-
-
-@dataclass(frozen=True, eq=False)
-class Messages:
-    """What takes the chunks of the representative from NPU to NPU, over any switches. Elements stand for NPUs.
-
-    chunk: int32. sender, target: int32, elements. rows: int64[messages, hops], the transfers, -1 after the last.
-    parent: int64, the message that brings the chunk to the sender; -1 for the representative itself. start, arrival:
-    int64, picoseconds.
-    """
-
-    chunk: Int32Array
-    sender: Int32Array
-    target: Int32Array
-    rows: Int64Array
-    parent: Int64Array
-    start: Int64Array
-    arrival: Int64Array
-
-    @staticmethod
-    def of(network: Network, translations: Translations, times: ClassTimes, rows: Transfers) -> Messages:
-        """The messages of transfers. A switch passes on the n-th of a chunk that comes as the n-th that leaves."""
-        npus, source, target = network.npu_count, network.source[rows.link], network.target[rows.link]
-        arrival = rows.start + times.window[rows.link]
-        came, left = np.flatnonzero(target >= npus), np.flatnonzero(source >= npus)
-        after = np.full(len(rows) + 1, -1, np.int64)  # the last is that of no row
-        after[came[np.lexsort((arrival[came], target[came], rows.chunk[came]))]] = left[
-            np.lexsort((rows.start[left], source[left], rows.chunk[left]))
-        ]
-        hops = [np.flatnonzero(source < npus)]
-        last = hops[0]
-        while bool((hops[-1] >= 0).any()):
-            last = np.where(hops[-1] >= 0, hops[-1], last)
-            hops.append(after[hops[-1]])
-        chunk, element = rows.chunk[hops[0]], translations.element_of
-        sender, reached = element[source[hops[0]]], element[target[last]]
-        base = chunk.astype(np.int64) * translations.count
-        key = base + reached
-        order = np.lexsort((-np.arange(len(key)), arrival[last], key))
-        earliest = order[np.r_[True, np.diff(key[order]) > 0]] if len(order) else order
-        position, is_sent_on = find_keys(key[earliest], base + sender)
-        parent = np.where((sender > 0) & is_sent_on, earliest[position] if len(order) else -1, -1)
-        start = rows.start[hops[0]]
-        return Messages(chunk, sender, reached, np.stack(hops[:-1], axis=1), parent, start, arrival[last])
-
-
-class Moves(NamedTuple):
-    """The different steps of messages, and how they are made.
-
-    steps: int64[moves], elements. move_of: int64[messages]. bounds, row, element: the links of each move from element
-    0, as rows of `class_links` and elements (CSR). windows: int64[moves], picoseconds. by_rank: int64[moves], the
-    fastest first. nearest: those that are as fast as the first. tried: how many senders an NPU that lacks a chunk
-    considers at first, and how many receivers an NPU that has got it: as many as a node has NPUs. onward: the moves to
-    these, the fastest first.
-    """
-
-    steps: Int64Array
-    move_of: Int64Array
-    bounds: Int64Array
-    row: Int32Array
-    element: Int32Array
-    windows: Int64Array
-    by_rank: Int64Array
-    nearest: Int64Array
-    tried: int
-    onward: Int64Array
-
-    @staticmethod
-    def of(messages: Messages, translations: Translations, times: ClassTimes, rows: Transfers) -> Moves:
-        """The moves of messages."""
-        step = translations.difference(messages.target, messages.sender)
-        steps, first, move_of = np.unique(step, return_index=True, return_inverse=True)
-        row = messages.rows[first]
-        move, _ = np.nonzero(row >= 0)
-        link = rows.link[row[row >= 0]]
-        windows = np.bincount(move, weights=times.window[link], minlength=len(steps)).astype(np.int64)
-        element = translations.difference(translations.link_element[link], messages.sender[first][move])
-        order = np.argsort(windows, kind="stable")
-        near = int(np.count_nonzero(windows == windows[order[:1]]))
-        others, tried = order[near:], 1 + near
-        spaced = others[:: max(1, len(others) // (3 * tried))]
-        onward = np.concatenate([order[:near], others[:tried], spaced[~np.isin(spaced, others[:tried])]])
-        bounds, position = _bounds(move, len(steps)), translations.class_row[link]
-        return Moves(
-            steps.astype(np.int64),
-            move_of.reshape(-1),
-            bounds,
-            position,
-            element,
-            windows,
-            order,
-            order[:near],
-            tried,
-            onward,
-        )
 
 
 class Lost(NamedTuple):
@@ -195,6 +100,10 @@ class Repair:
         self.closed_first = False
         self.rerouted: dict[int, list[int]] = {}
         self.moves = Moves.of(self.messages, translations, times, rows)
+        self._mirror, self._opposite = -1, np.empty(0, np.int32)
+        self._weak = np.zeros(self.count, np.int64)
+        self._gone = whole.source[gone], whole.target[gone]
+        self._release = np.zeros(numbers.parts, np.int64)
         self._links = network.link_count
         self._sent = [np.empty((0, 4), np.int64)]
 
@@ -206,7 +115,7 @@ class Repair:
         since = np.full((self.numbers.parts, self.count), -1, np.int64)
         order = np.argsort(-self.messages.arrival, kind="stable")
         since[self.messages.chunk[order], self.messages.target[order]] = self.messages.arrival[order]
-        since[:, 0] = 0
+        since[:, 0] = self._release
         return since.reshape(-1)
 
     @cached_property
@@ -216,6 +125,34 @@ class Repair:
         hop = self.messages.rows >= 0
         message[self.messages.rows[hop]] = np.nonzero(hop)[0]
         return message
+
+    def reflect(self, mirror: int, opposite: Int32Array, release: Int64Array) -> None:
+        """Let all that is sent take the opposite links too, backwards in time from `mirror` on: for partials.
+
+        release: when the chunks of the representative are complete. NPUs that have lost links pass on what they get
+        only if nobody else can.
+        """
+        self._mirror, self._opposite, self._release = mirror, opposite, release
+        self._weak[self.translations.element_of[np.concatenate(self._gone)]] = 1
+
+    def _with_mirror(self, link: Int32Array, start: Int64Array) -> tuple[Int32Array, Int64Array]:
+        """What takes links, and what takes their opposites for it."""
+        if self._mirror < 0:
+            return link, start
+        back = self._mirror - start - self.times.window[link]
+        return np.append(link, self._opposite[link]), np.append(start, back)
+
+    def _idle_times(self, link: Int32Array, start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """(int64[classes + 1], begins, ends): when links of each class are idle, if these are taken then (CSR)."""
+        classes, long = self.translations.class_links, self.times.taken
+        bounds, start = _group_starts(self.translations.class_row[link], start, len(classes))
+        number = np.arange(len(classes))
+        busy = np.insert(start, bounds[1:], NEVER)
+        before = np.repeat(long[classes[:, 0]], np.diff(bounds))
+        idle = np.insert(start + before, bounds[:-1], 0 if self._mirror < 0 else self._mirror - NEVER)
+        of = np.repeat(number, np.diff(bounds) + 1)
+        some = idle < busy
+        return csr_bounds(of[some], len(classes)), idle[some], busy[some]
 
     def route_to(self, target: int, sender: int) -> list[int] | None:
         """The links of the move from one element to another; None if one is missing."""
@@ -260,19 +197,20 @@ class Repair:
         below = messages.chunk if pairs else messages.parent
         order = np.argsort(below, kind="stable")
         below = below[order]
-        fresh = np.setdiff1d(wanted, known)
-        all_, first = [fresh], np.union1d(known, fresh)
+        wanted = distinct(wanted)
+        fresh = wanted[~find_keys(known, wanted)[1]]
+        all_, first = [fresh], distinct(np.append(known, fresh))
         while len(fresh):
             message, element = np.divmod(fresh, self.count)
             above = messages.chunk[message] if pairs else message
             low, high = (np.searchsorted(below, above, side) for side in ("left", "right"))
-            fresh = np.unique(order[ranges(low, high)] * self.count + np.repeat(element, high - low))
+            fresh = distinct(order[ranges(low, high)] * self.count + np.repeat(element, high - low))
             fresh = fresh[~find_keys(first, fresh)[1]]  # messages form a tree, so that no others come twice
             all_.append(fresh)
             if pairs:
                 break
         dropped = np.concatenate(all_)
-        return np.union1d(known, dropped), dropped
+        return distinct(np.append(known, dropped)), dropped
 
     def find_overlaps(self, link: Int64Array, start: Int64Array) -> Int64Array:
         """The translations of messages that are on links when these are taken, as `missing`."""
@@ -339,7 +277,7 @@ class Repair:
         holders = [self.holders.get(key, {}) for key in keys.tolist()]
         held = [each for holder in holders for each in holder.items()]
         columns = (
-            *np.divmod(keys, self.count), request.closed, _bounds(number, len(keys)), lost.element, lost.message,
+            *np.divmod(keys, self.count), request.closed, csr_bounds(number, len(keys)), lost.element, lost.message,
             _bounds_of(map(len, holders)), *np.array(held, np.int64).reshape(-1, 2).T,
             request.onward, request.begin_bounds, request.begin_element,
         )  # fmt: skip
@@ -426,6 +364,9 @@ class Repair:
         element = np.broadcast_to(element[:, None], row.shape)[row >= 0].astype(np.int32)
         row, links = row[row >= 0], len(times.taken)
         sent = np.concatenate(self._sent)
+        taken = self._with_mirror(link, self.rows.start)
+        idle = self._idle_times(*taken)
+        dropped = self._with_mirror(translations.moved_links(link[row], element), self.rows.start[row])
         rank, number_of = np.empty(len(moves.steps), np.int64), np.full(self.count, -1, np.int64)
         rank[moves.by_rank] = number_of[moves.steps] = np.arange(len(rank))
         axes = zip(translations.sizes, translations.strides, strict=True)
@@ -434,9 +375,9 @@ class Repair:
         columns = (
             translations.sizes, translations.strides, index.ravel(), translations.class_links.ravel(),
             translations.class_row, times.taken, times.window,
-            *_group_starts(translations.class_row[link], self.rows.start, len(translations.class_links)),
-            *_group_starts(translations.moved_links(link[row], element), self.rows.start[row], links),
-            *_group_starts(sent[:, 2], sent[:, 3], links),
+            *idle,
+            *_group_starts(*dropped, links),
+            *_group_starts(sent[:, 2], sent[:, 3], links), self._opposite, self._weak,
             self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.bounds, moves.row,
             moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent, self.messages.target,
             moves.move_of, nothing, nothing, np.full(self.count, NEVER), zeros, zeros, np.zeros(1), np.zeros(width),
@@ -446,7 +387,7 @@ class Repair:
         memory = np.zeros(int(begins[-1]), np.int64)
         for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
             memory[begin : begin + len(column)] = column
-        lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room
+        lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room, self._mirror
         layout = Layout(self.count, self._links, self.end, *lengths, *begins[:-1].tolist())
         return layout, numbers(memory, compile_it), int(begins[-4])
 
@@ -470,11 +411,6 @@ def _bounds_of(sizes: Iterable[int]) -> Int64Array:
     return np.append(0, np.cumsum(np.fromiter(sizes, np.int64)))
 
 
-def _bounds(number: Int32Array | Int64Array, count: int) -> Int64Array:
-    """int64[count + 1]: where the rows of each number begin in order, and the end."""
-    return np.append(0, np.cumsum(np.bincount(number, minlength=count)))
-
-
 def _group_starts(number: Int32Array | Int64Array, start: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
     """(int64[count + 1], int64): the starts of each number, ascending (CSR)."""
-    return _bounds(number, count), start[np.lexsort((start, number))]
+    return csr_bounds(number, count), start[np.lexsort((start, number))]

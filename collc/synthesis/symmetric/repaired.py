@@ -20,6 +20,7 @@ from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.rerouted import list_blocks, reroute
+from collc.synthesis.symmetric.shared_links import share_links
 from collc.synthesis.symmetric.translated import MOST_EXPANDED, tree_copies
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
@@ -38,6 +39,13 @@ class _Phase(NamedTuple):
     rows: Transfers
     dropped: Int64Array
     added: Transfers
+
+    def later(self, by: int) -> _Phase:
+        """All of it, some picoseconds later."""
+        rows, added = (
+            Transfers(each.chunk, each.link, each.start + by, each.reduce) for each in (self.rows, self.added)
+        )
+        return _Phase(rows, self.dropped, added)
 
 
 def repaired_schedule(module: Module, effort: Effort) -> RepairedSchedule | RowSchedule | None:
@@ -106,11 +114,11 @@ class _Repairer:
         if opposite is None or opposite_links(network) is None:
             copies = self._copies(network, self._whole)
             return self._join(self._sums(self._copies(network.reverse(), self._whole.reverse())), copies)
-        moved, least = self._moved_sums(opposite)
-        if moved is not None and moved.collective_time(network, self._module.demand) <= 2 * least:
-            return moved
+        faster, least = self._moved_sums(opposite) if network.has_switches else self._shared_links(opposite)
+        if faster is not None and faster.collective_time(network, self._module.demand) <= 2 * least:
+            return faster
         copies = self._copies(network, self._whole)
-        schedules = [each for each in (self._join(self._sums(copies, opposite), copies), moved) if each is not None]
+        schedules = [each for each in (self._join(self._sums(copies, opposite), copies), faster) if each is not None]
         return min(schedules, key=lambda each: each.collective_time(network, self._module.demand), default=None)
 
     def _moved_sums(self, opposite: Int32Array) -> tuple[RepairedSchedule | None, int]:
@@ -123,6 +131,28 @@ class _Repairer:
             return None, 0
         copies = self._phase_of(repair)
         return self._join(self._sums(copies, opposite), copies), least
+
+    def _shared_links(self, opposite: Int32Array) -> tuple[RepairedSchedule | None, int]:
+        """An All-Reduce in which partials and copies share the links (shared_links.py), None for none; and how long the
+        copies take otherwise, at least.
+        """
+        network, whole, times = self._module.network, self._whole, self._times
+        group = find_group(whole)
+        taken, window = (np.unique(each) for each in (times.taken, times.window))
+        if group is None or self._numbers.parts == 1 or len(taken) + len(window) > 2:
+            return None, 0
+        plan = share_links(group, self._numbers.parts, int(taken[0]), int(window[0]), self._effort)
+        repair = Repair(network, whole, self._translations, times, self._of_whole, plan.rows)
+        if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
+            return None, 0
+        repair.reflect(plan.mirror, opposite, plan.release)
+        repair.drop(repair.missing)
+        if not repair.repair_all():
+            return None, 0
+        copies = self._phase_of(repair)
+        left = np.bincount(network.source, minlength=network.npu_count)[network.npus].min()
+        least = int(taken[0]) * (len(network.npus) - 1) * self._numbers.parts // int(left)
+        return self._overlay(self._partials_of(copies, opposite, plan.mirror), copies), least
 
     def _exchange(self) -> RepairedSchedule | RowSchedule | None:
         """An All-to-All without switches."""
@@ -180,41 +210,53 @@ class _Repairer:
         ]
         return _Phase(parts[0], copies.dropped, parts[1])
 
+    def _partials_of(self, copies: _Phase, opposite: Int32Array, mirror: int) -> _Phase:
+        """The partials that copies become backwards in time from `mirror` on: of the first part for the last."""
+        parts = self._numbers.parts
+        rows, added = (
+            Transfers(
+                each.chunk + np.int32(parts - 1) - each.chunk % parts * np.int32(2),
+                opposite[each.link],
+                mirror - each.start - self._times.window[each.link],
+                np.ones(len(each), np.bool_),
+            )
+            for each in (copies.rows, copies.added)
+        )
+        return _Phase(rows, copies.dropped, added)
+
     def _end(self, rows: Transfers) -> int:
         return int((rows.start + self._times.window[rows.link]).max(initial=0))
 
     def _join(self, *phases: _Phase | None) -> RepairedSchedule | None:
         """The schedule of one phase, or of partials and then copies."""
-        rows: list[Transfers] = []
-        added: list[Transfers] = []
-        dropped: list[Int64Array] = []
-        end = first = 0
+        later: list[_Phase] = []
+        end = 0
         for phase in phases:
             if phase is None:
                 return None
-            rows.append(_later(phase.rows, end))
-            added.append(_later(phase.added, end))
-            dropped.append(phase.dropped + first * self._translations.count)
-            first += len(phase.rows)
-            end = max(self._end(rows[-1]), self._end(added[-1]))
-        chunk, link, start, reduce = _columns(rows)
+            later.append(phase.later(end))
+            end = max(self._end(later[-1].rows), self._end(later[-1].added))
+        return self._overlay(*later)
+
+    def _overlay(self, *phases: _Phase) -> RepairedSchedule:
+        """The schedule of phases at their times; all are later if one would begin before 0."""
+        begin = min(int(each.start.min(initial=0)) for phase in phases for each in (phase.rows, phase.added))
+        phases = tuple(phase.later(-begin) for phase in phases)
+        first = np.cumsum([0, *(len(phase.rows) for phase in phases[:-1])]) * self._translations.count
+        chunk, link, start, reduce = _columns([phase.rows for phase in phases])
         order = np.lexsort((chunk, link, start))
-        row, element = np.divmod(np.concatenate(dropped), self._translations.count)
+        dropped = np.concatenate([phase.dropped + low for phase, low in zip(phases, first, strict=True)])
+        row, element = np.divmod(dropped, self._translations.count)
         images = np.sort(np.argsort(order)[row] * self._translations.count + element)
         table = Transfers(chunk[order], link[order], start[order], reduce[order])
         factored = FactoredSchedule(
             self._module.model, self._translations, self._of_whole, table, np.zeros(len(table), np.int64)
         )
-        return RepairedSchedule(
-            self._module.model, self._whole, factored, self._numbers, images, Transfers.of(*_columns(added))
-        )
+        added = Transfers.of(*_columns([phase.added for phase in phases]))
+        return RepairedSchedule(self._module.model, self._whole, factored, self._numbers, images, added)
 
 
 def _columns(parts: list[Transfers]) -> tuple[Int32Array, Int32Array, Int64Array, BoolArray]:
     columns = zip(*((part.chunk, part.link, part.start, part.reduce) for part in parts), strict=True)
     chunk, link, start, reduce = (np.concatenate(column) for column in columns)
     return chunk, link, start, reduce
-
-
-def _later(rows: Transfers, by: int) -> Transfers:
-    return Transfers(rows.chunk, rows.link, rows.start + by, rows.reduce)
