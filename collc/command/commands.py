@@ -234,6 +234,7 @@ def simulate_command(chosen: argparse.Namespace) -> Output:
     option("--runs N", "runs that are measured (default: 3), after one that is not", read.positive),
     flag("--textbook", "also run textbook algorithms over these links"),
     flag("--gloo", "also run torch.distributed over gloo, on the same links and with as many bytes"),
+    flag("--mpich", "also run MPICH, on the same links and with as many bytes"),
     option("--fail LINK", "take a link away during the run, as in 'link npu[0] -> npu[1]'"),
     option("--at SECONDS", "when, after the start (default: 0.5s)", read.seconds_of),
     shared.OUTPUT.with_help("write a page with the links over time, planned and measured", metavar="FILE.html"),

@@ -47,7 +47,10 @@ _PACKAGES: Final = {"iproute2": ("ip", "tc"), "util-linux": ("unshare", "nsenter
 _HARDWARE: Final = "02:00:00:00:00:01"
 _FIRST_ADDRESS: Final = int(IPv4Address("10.0.0.0"))
 
-NPU_COMMAND: Final = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net")
+PARENT_DEATH: Final = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command that is killed when its parent ends."""
+
+NPU_COMMAND: Final = (*PARENT_DEATH, "unshare", "--net")
 """Before the command of an NPU: it runs in a namespace of its own, and is killed when its parent ends."""
 
 DEVICE: Final = "d0"
@@ -146,9 +149,10 @@ class EmulatedNetwork:
                 next_link.setdefault((int(self.network.source[link]), last), link)
         links = sorted(set(next_link.values()))
         commands = self._cables_up(links)
-        address_of = {npu: str(IPv4Address("10.255.0.0") + rank) for rank, npu in enumerate(npus.tolist())}
+        address_of = {npu: self.npu_address(rank) for rank, npu in enumerate(npus.tolist())}
         for npu, address in address_of.items():
             commands[npu, "ip"] += [
+                "link set lo up",
                 f"link add {DEVICE} type veth peer name {DEVICE}p",
                 f"address add {address}/32 dev {DEVICE}",
                 f"link set dev {DEVICE}p up",
@@ -163,6 +167,11 @@ class EmulatedNetwork:
         for commands in stages:
             for (device, program), lines in commands.items():
                 self._batch(device, program, lines)
+
+    @staticmethod
+    def npu_address(rank: int) -> str:
+        """The one address of an NPU, if all reach one another."""
+        return str(IPv4Address("10.255.0.0") + rank)
 
     @staticmethod
     def addresses(path_number: int) -> tuple[str, str]:

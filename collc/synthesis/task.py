@@ -145,25 +145,36 @@ class AlgorithmLibrary(Protocol):
 
 @dataclass(slots=True)
 class Experience:
-    """What a search of `auto` has shown of its candidates, for another one of the same program with other chunks.
+    """What a search of `auto` has shown of its candidates, for another one of the same program, with other chunks or
+    after a failure.
 
-    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule.
+    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule. in_vain: the most work in which a
+    candidate was given up without one.
     """
 
     chunks: int = 0
     time: dict[str, int] = field(default_factory=dict[str, int])
+    in_vain: dict[str, int] = field(default_factory=dict[str, int])
 
-    def note(self, demand: Demand, time: dict[str, int]) -> None:
-        """Notes the times of a search."""
+    def note(self, demand: Demand, time: dict[str, int], in_vain: dict[str, int]) -> None:
+        """Notes the times of a search, and what it gave up."""
+        self.in_vain = {name: self.least_work(name, demand) for name in self.in_vain} | in_vain
         self.chunks = demand.chunk_count
         self.time |= time
 
+    def least_work(self, name: str, demand: Demand) -> int:
+        """Work in which a candidate finds nothing: n times as much for n times as many chunks."""
+        return self.in_vain.get(name, 0) * demand.chunk_count // max(1, self.chunks)
+
     def left_out(self, demand: Demand) -> set[str]:
-        """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most."""
+        """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most; and
+        those that never had a schedule, and took too much work with as many chunks or more.
+        """
         if not self.time:
             return set()
         most = max(2, Fraction(demand.chunk_count, self.chunks)) * min(self.time.values())
-        return {name for name, time in self.time.items() if time > most}
+        slow = {name for name, time in self.time.items() if time > most}
+        return slow | ({*self.in_vain} - {*self.time} if demand.chunk_count <= self.chunks else set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +188,7 @@ class Effort:
     much may be. work_part: of the work that `auto` takes by itself. unwinds: whether `auto` also tries
     direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: gives the
     picoseconds at which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches
-    with other numbers of chunks, which `auto` adds to.
+    with other numbers of chunks or before a failure, which `auto` adds to.
     """
 
     seed: int = 0

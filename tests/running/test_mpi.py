@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import collc
+from collc.command.cli import main
+from tests.lab.test_lab import needs_a_lab
 from tests.running.test_rounds import ROOT, SCHEDULES
 
 pytest.importorskip("mpi4py", reason="collc[mpi] is not installed: schedules over MPI are not tested")
@@ -64,3 +67,19 @@ def test_the_example():
     expected = ["the mean of ranks 0 to 7 is 3.5", "allreduce: 1 call by mean.run"]
     assert done.stdout.splitlines()[:2] == expected
     assert "allgather: 1 call by no file of the collective" in done.stdout
+
+
+@needs_a_lab
+def test_mpich_over_the_links_of_the_lab(tmp_path, capsys):
+    """Of a group over a switch, whose links both ways forward; a collective without a call is a row with the reason."""
+    text = "import std.topologies\nimport std.collectives\ntopology t = switched(3, bandwidth: 50GB/s, latency: 1us)\n"
+    runs = "schedule s on t { run all_reduce([t.npu[2], t.npu[0]], size: 2MiB) }\n"
+    (tmp_path / "p.coll").write_text(text + runs + "schedule g on t { run gather(t.npus, size: 3MiB) }\n")
+    words = ["lab", str(tmp_path / "p.coll"), "--seconds", "0.2", "--runs", "1", "--mpich", "--json", "--schedule"]
+    rows = {}
+    for schedule in ("s", "g"):
+        assert main([*words, schedule]) == 0
+        rows[schedule] = json.loads(capsys.readouterr().out)["algorithms"][1]
+    assert (rows["s"]["algorithm"], rows["s"]["reason"]) == ("MPICH", None)
+    assert rows["s"]["measured_s"]
+    assert rows["g"]["reason"] == "there is no call for gather"

@@ -50,6 +50,7 @@ from collc.passes.synthesizers import searching_synthesizers
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import Program, ScheduleRequest
 from collc.source.standard_library import synthesizer_hint
+from collc.synthesis.task import Experience
 from collc.ten.module import Module
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def compile_program(source: Path | SourceFile, settings: Settings, callbacks: Ca
             own, path = settings, settings.certificate
             if path is not None and count > 1:
                 own = replace(settings, certificate=path.with_name(f"{path.stem}.{request.name}{path.suffix}"))
-            given = BuildInput(request, own, progress, callbacks.module_text, interrupted)
+            experience = None if request.failures is None else Experience()
+            given = BuildInput(request, own, progress, callbacks.module_text, interrupted, experience)
             built = [build_schedule(given)]
             if request.failures is not None and built[0].ok:
                 built = fallbacks.add(given, built[0], build_schedule)

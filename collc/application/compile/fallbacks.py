@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -211,7 +212,8 @@ def _build(
         request = _request_without(given, parts, name)
     except CollcError as error:
         return None, error.diagnostics[0].message
-    report = build(replace(given, request=request, settings=settings))
+    experience = deepcopy(given.experience)  # so that no failure depends on another
+    report = build(replace(given, request=request, settings=settings, experience=experience))
     if report.exit in (Exit.DONE, Exit.CHECK_FAILED):
         return report, ""
     return None, next((d.message for d in report.diagnostics if not d.warning), "no schedule was found")

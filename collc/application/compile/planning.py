@@ -130,11 +130,12 @@ def _with_best_chunks(given: BuildInput, limit: SearchLimit) -> Plan:
     """The schedule of the synthesizer, with the best number of chunks if the program leaves it to collc."""
     choice = given.request.choice
     if choice is None or not choice.automatic:
-        return Plan(given.request, _synthesize(given, limit))
+        return Plan(given.request, _synthesize(given, limit, experience=given.experience))
     from collc.verification import verify_schedule
 
     texts: list[tuple[Module, list[str]]] = []
-    part, experience = SHORT_PART if choice.numbers[1:] else Fraction(1), Experience()
+    part = SHORT_PART if choice.numbers[1:] else Fraction(1)
+    experience = Experience() if given.experience is None else given.experience
 
     def synthesize(request: ScheduleRequest, number: int) -> Module:
         check_feasible(request, given.emits)
@@ -285,7 +286,7 @@ class BuildInput:
     default.
 
     module_text: receives the modules that `Settings.print_after` asks for. interrupted: whether a signal has asked to
-    end the search.
+    end the search. experience: of the search before a failure, and then of this one; None if there are no others.
     """
 
     request: ScheduleRequest
@@ -293,6 +294,7 @@ class BuildInput:
     progress: Progress = lambda _share, _phase: None
     module_text: Callable[[str], None] = lambda _text: None
     interrupted: Callable[[], bool] = lambda: False
+    experience: Experience | None = None
 
     @property
     def emits(self) -> tuple[EmitRequest, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +24,7 @@ from collc.base.wording import SHOWN, did_you_mean, in_short, plural
 from collc.lab.emulated_network import check_machine
 from collc.lab.gloo import measure_gloo, why_no_gloo
 from collc.lab.laboratory import Experiment, Failure, Laboratory, Measurement, reroute
+from collc.lab.mpi import measure_mpich, why_no_mpich
 from collc.msccl.communicators import communicators_of
 from collc.msccl.lowering.lower import lower
 from collc.msccl.options import MscclOptions, Profile
@@ -41,9 +42,9 @@ class LabSettings:
     """What is measured.
 
     schedule, definitions: of the program. rate: bytes per second of all links together. seconds: that the plan takes.
-    runs: how many are measured, after one that is not. textbook, gloo: whether textbook algorithms, or the collective
-    of gloo, run, too. fail, at: a link that is taken away, `source -> target`, and how many seconds after the start.
-    output: the page to write.
+    runs: how many are measured, after one that is not. textbook, gloo, mpich: whether textbook algorithms, or the
+    collectives of gloo or MPICH, run, too. fail, at: a link that is taken away, `source -> target`, and how many
+    seconds after the start. output: the page to write.
     """
 
     schedule: str | None = None
@@ -53,6 +54,7 @@ class LabSettings:
     runs: int = 3
     textbook: bool = False
     gloo: bool = False
+    mpich: bool = False
     fail: str | None = None
     at: float = 0.5
     output: Path | None = None
@@ -182,7 +184,7 @@ def run_lab(path: Path, settings: LabSettings, progress: Progress) -> LabReport:
     module, network = compiled_module(path, settings.schedule, settings.definitions)
     if module.schedule is None:
         raise CheckFailed(Diagnostic("C0205", f"{path} has no schedule: there is nothing to run"))
-    _check_schedule(module)
+    module, network = _of_run(module, network)
     try:
         own = Experiment.of_seconds(*_lower(module, network), settings.rate, settings.seconds)
     except OverflowError as error:
@@ -195,22 +197,30 @@ def run_lab(path: Path, settings: LabSettings, progress: Progress) -> LabReport:
         results += _textbook(own, module, network, settings, progress)
     if settings.gloo:
         progress(None, "measuring gloo")
-        results.append(_gloo(own, settings.runs))
+        results.append(_library("gloo", why_no_gloo(own), lambda: measure_gloo(own, settings.runs)))
+    if settings.mpich:
+        progress(None, "measuring MPICH")
+        results.append(_library("MPICH", why_no_mpich(own), lambda: measure_mpich(own, settings.runs)))
     report = LabReport(module.name, tuple(results), link_delays(own, results[0].middle))
     if settings.output is not None:
         write_page(path.name, report, settings.output)
     return report
 
 
-def _check_schedule(module: Module) -> None:
-    """Raise UsageError (X0215) for a schedule that is not of one collective of all NPUs, or sends nothing."""
-    if [communicator.run for communicator in communicators_of(module.network, module.demand)] != [None]:
-        runs = len(module.demand.runs)
-        what = "one of a group" if runs == 1 else plural(runs, "collective")
-        text = f"'collc lab' runs one collective of all NPUs in their order, and '{module.name}' has {what}"
-        raise UsageError(Diagnostic("X0215", text, hint="write a schedule of it alone, on a network of its NPUs"))
+def _of_run(module: Module, network: Network) -> tuple[Module, Network]:
+    """The module of the one run, and the network of the source, in which the members of its group come first.
+
+    Raises UsageError (X0215) for a schedule of several collectives, or one that sends nothing, SourceError (M0114) if
+    it passes NPUs outside the group.
+    """
+    runs = len(module.demand.runs)
+    if runs != 1:
+        text = f"'collc lab' runs one collective, and '{module.name}' has {runs}"
+        raise UsageError(Diagnostic("X0215", text, hint="write a schedule of each alone"))
     if not module.schedule:
         raise UsageError(Diagnostic("X0215", f"'{module.name}' sends nothing: there is nothing to measure"))
+    (planned,), (built,) = (communicators_of(each, module.demand) for each in (module.network, network))
+    return planned.module(module), built.network
 
 
 def write_page(title: str, report: LabReport, output: Path) -> None:
@@ -249,13 +259,12 @@ def _textbook(
             yield LabResult(other.name, reason=_reason_of(error))
 
 
-def _gloo(own: Experiment, runs: int) -> LabResult:
-    """The collective of gloo, on as many bytes over the same links."""
-    reason = why_no_gloo(own)
+def _library(name: str, reason: str, measure: Callable[[], tuple[float, ...]]) -> LabResult:
+    """The collective of a library, on as many bytes over the same links. reason: why it cannot run, "" if it can."""
     try:
-        return LabResult("gloo", reason=reason, times=() if reason else measure_gloo(own, runs))
+        return LabResult(name, reason=reason, times=() if reason else measure())
     except CollcError as error:
-        return LabResult("gloo", reason=_reason_of(error))
+        return LabResult(name, reason=_reason_of(error))
 
 
 def _reason_of(error: CollcError) -> str:
