@@ -101,11 +101,36 @@ def declared_coordinates(network: Network) -> Coordinates | None:
     return Coordinates(tuple(sizes[axis] for axis in long), index.astype(np.int32))
 
 
+def untwisted_coordinates(network: Network, declared: Coordinates) -> Coordinates:
+    """Coordinates in which the NPUs of a twisted torus form a torus without twists; the declared ones if it has none.
+
+    If the links round the end of an axis also lead t steps along another one, each step along the first axis counts t
+    times the one part of its size as a step along the other one. See Camarero, Martinez and Beivide, "Lattice graphs
+    for high-scale interconnection topologies", 2015.
+    """
+    sizes, index = np.array(declared.sizes, np.int64), declared.index.astype(np.int64)
+    direct = np.flatnonzero((network.source < network.npu_count) & (network.target < network.npu_count))
+    source, target = network.source[direct], network.target[direct]
+    straight = index.copy()
+    for axis, size in enumerate(declared.sizes):
+        ends = (index[axis, source] == size - 1) & (index[axis, target] == 0) & (size > 2)
+        steps = (index[:, target[ends]] - index[:, source[ends]]) % sizes[:, None]
+        steps[axis] = 0
+        vectors, count = np.unique(steps, axis=1, return_counts=True)
+        twist = vectors[:, np.argmax(count)] if len(count) else sizes * 0
+        if not bool((twist % size).any()):
+            straight += twist[:, None] // size * index[axis]
+    return replace(declared, index=(straight % sizes[:, None]).astype(np.int32))
+
+
 def coordinates_of(network: Network) -> Iterator[Coordinates]:
     """Coordinates that the NPUs of a network may have, likely ones first."""
     declared = declared_coordinates(network)
     if declared is not None:
         yield declared
+        straight = untwisted_coordinates(network, declared)
+        if not np.array_equal(straight.index, declared.index):
+            yield straight
     if network.has_switches:
         by_switches = _by_switches(network)
         if by_switches is not None:

@@ -148,19 +148,23 @@ class Experience:
     """What a search of `auto` has shown of its candidates, for another one of the same program, with other chunks or
     after a failure.
 
-    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule. given_up: candidates that took too
-    much work.
+    chunks: of the demand. time: by name of a candidate, picoseconds of its schedule. in_vain: the most work in which a
+    candidate was given up without one.
     """
 
     chunks: int = 0
     time: dict[str, int] = field(default_factory=dict[str, int])
-    given_up: set[str] = field(default_factory=set[str])
+    in_vain: dict[str, int] = field(default_factory=dict[str, int])
 
-    def note(self, demand: Demand, time: dict[str, int], given_up: set[str]) -> None:
+    def note(self, demand: Demand, time: dict[str, int], in_vain: dict[str, int]) -> None:
         """Notes the times of a search, and what it gave up."""
+        self.in_vain = {name: self.least_work(name, demand) for name in self.in_vain} | in_vain
         self.chunks = demand.chunk_count
         self.time |= time
-        self.given_up |= given_up
+
+    def least_work(self, name: str, demand: Demand) -> int:
+        """Work in which a candidate finds nothing: n times as much for n times as many chunks."""
+        return self.in_vain.get(name, 0) * demand.chunk_count // max(1, self.chunks)
 
     def left_out(self, demand: Demand) -> set[str]:
         """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most; and
@@ -170,7 +174,7 @@ class Experience:
             return set()
         most = max(2, Fraction(demand.chunk_count, self.chunks)) * min(self.time.values())
         slow = {name for name, time in self.time.items() if time > most}
-        return slow | (self.given_up - {*self.time} if demand.chunk_count <= self.chunks else set())
+        return slow | ({*self.in_vain} - {*self.time} if demand.chunk_count <= self.chunks else set())
 
 
 @dataclass(frozen=True, slots=True)

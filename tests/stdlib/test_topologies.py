@@ -88,6 +88,7 @@ COUNTS = {
     "mi300x_node()": (8, 0, 56),
     "tpu_v4_slice(4, 4, 4)": (64, 0, 384),
     "tpu_v4_slice(2, 2, 4)": (16, 0, 56),
+    "tpu_v4_twisted_slice(4)": (128, 0, 768),
     "tpu_v5p_slice(4, 4, 8)": (128, 0, 768),
 }
 

@@ -156,7 +156,7 @@ def planned(module: Module, rng: random.Random) -> Iterator[tuple[str, Module]]:
         for synthesizer in searching_synthesizers():
             try:
                 if synthesizer == "exact":
-                    result = join(solve(start, lambda task: exact(task, effort, most=6, work=20_000)))
+                    result = join(solve(start, lambda task: exact(task, effort, most=6)))
                 else:
                     result = Invert().run(make_pass(synthesizer, {}).run(start, context), context)
             except CollcError:

@@ -296,25 +296,27 @@ def test_what_takes_too_much_work_is_given_up_and_said():
 
 
 def test_a_search_with_more_chunks_learns_from_the_last_one(monkeypatch: pytest.MonkeyPatch):
-    """Those too slow to win are left out."""
-    tried: set[str] = set()
+    """No turn is as short as one that was in vain, by the number of chunks; those too slow to win are left out."""
+    tried: dict[str, int] = {}
     take = Turns.take
 
-    def note_name(turns: Turns, meter: WorkMeter) -> None:
-        tried.add(turns.candidate.name)
+    def note_limit(turns: Turns, meter: WorkMeter) -> None:
+        tried.setdefault(turns.candidate.name, turns.limit)
         take(turns, meter)
 
-    monkeypatch.setattr(Turns, "take", note_name)
+    monkeypatch.setattr(Turns, "take", note_limit)
     known = Experience()
     modules = [Module("m", dgx1(), broadcast(EIGHT, chunks=chunks)) for chunks in (8, 16)]
     effort = Effort(experience=known, library=StandardAlgorithms())
     auto(modules[0], effort)
+    known.in_vain["swarm"] = 60_000
     slow = {name for name, time in known.time.items() if time > 2 * min(known.time.values())}
-    assert {"ring", "direct"} < slow < tried
+    assert {"ring", "direct"} < slow < tried.keys()
     tried.clear()
     learned = auto(modules[1], effort)
-    assert {"forest", "swarm"} < tried
-    assert not slow & tried
+    assert {"forest", "swarm"} < tried.keys()
+    assert not slow & tried.keys()
+    assert tried["swarm"] == known.in_vain["swarm"] == 120_000
     assert known.chunks == 16
     assert time_of(learned) <= time_of(auto(modules[1], Effort()))
 
@@ -327,7 +329,7 @@ def test_a_search_after_a_much_better_one_tries_all_candidates():
 
 
 def test_what_took_too_much_work_with_as_many_chunks_is_left_out_unless_it_had_a_schedule():
-    known = Experience(8, {"pccl": 10, "forest": 15}, {"swarm", "forest"})
+    known = Experience(8, {"pccl": 10, "forest": 15}, {"swarm": 1, "forest": 1})
     few, many = (broadcast(EIGHT, chunks=chunks) for chunks in (8, 16))
     assert known.left_out(few) == {"swarm"}
     assert known.left_out(many) == set()
@@ -335,7 +337,7 @@ def test_what_took_too_much_work_with_as_many_chunks_is_left_out_unless_it_had_a
     assert known.chunks == 16
     assert {"pccl", "forest"} <= {*known.time}
     module = Module("m", dgx1(), demand_of([(1024, [0], [1, 2], Op.COPY)]))  # no textbook algorithm
-    known = Experience(8, {"exact": 1}, {*SYNTHESIZERS})
+    known = Experience(8, {"exact": 1}, dict.fromkeys(SYNTHESIZERS, 1))
     assert time_of(auto(module, Effort(experience=known))) == time_of(auto(module, Effort()))
 
 

@@ -21,6 +21,7 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.damage import undamaged_network
+from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.repaired import repaired_schedule
 from collc.synthesis.task import Effort
@@ -32,7 +33,7 @@ from collc.ten.schedule import MOST_LISTED, LinkModel, RowSchedule
 from collc.ten.transform import remove_parts
 from collc.verification import verify_schedule
 from collc.verification.repaired_check import is_repaired_right
-from tests.support import all_gather, all_reduce, all_to_all, fully_connected, grid, reduce_scatter, switched
+from tests.support import all_gather, all_reduce, all_to_all, fully_connected, grid, network, reduce_scatter, switched
 from tests.synthesis.clusters import fat_tree, pods, rails
 
 KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce, "all_to_all": all_to_all}
@@ -302,6 +303,25 @@ def test_what_is_lacking_is_completed() -> None:
         group = find_translations(whole)
         assert group is not None
         assert group.count == 16
+
+
+def test_twisted_tori_are_tori_along_other_axes() -> None:
+    """Links round the end of x also lead t chips along z: 4 for which some step along z makes a group of cycles."""
+    ids, kind = np.arange(64).reshape(2, 4, 8), grid(3, 3, wrap=True).kinds[0]
+    for twist, straight in ((4, True), (2, False)):
+        ahead = np.roll(ids, -1, axis=1)
+        ahead[:, -1] = np.roll(ids[:, 0], -twist, axis=-1)
+        pairs = [(ids[0], ids[1]), (ids, ahead), (ids, np.roll(ids, -1, axis=2))]
+        cables = [pair for a, b in pairs for pair in zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)]
+        links = [(*ends, kind) for a, b in cables for ends in ((a, b), (b, a))]
+        net = network(64, links, shape=(2, 4, 8), name="twisted")
+        assert (find_group(net) is not None) == straight
+        if straight:
+            for kind_of in ("all_reduce", "all_to_all"):
+                module = problem(damaged(net, [], [(0, 1)]), kind_of, chunks=2)
+                schedule = repaired_schedule(module, Effort())
+                assert schedule is not None
+                assert_right(module, schedule)
 
 
 def test_what_is_not_completed() -> None:

@@ -183,11 +183,15 @@ class _OnNetwork:
         }
         if problem.is_reduced_in_switches:
             plans = {"in-network": self._in_network, **plans}
+        most = 1 if len(Ports.of(self._module.network)) else 2  # each turn with limits plans twice, and retimes
         likely = [name for name in problem.likely_best if name in plans]
         network = self._module.network
         return [
             Candidate(
-                name + suffix, network, partial(_with_limits, self._module, plans[name]), ahead + (name in likely)
+                name + suffix,
+                network,
+                partial(_with_limits, self._module, plans[name]),
+                min(most, ahead + (name in likely)),
             )
             for name in dict.fromkeys([*likely, *plans])
         ]

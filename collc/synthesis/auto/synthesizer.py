@@ -29,7 +29,7 @@ from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, KnownBounds, ca
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers
-from collc.synthesis.task import MAX_TRANSFERS, Effort, WorkMeter, check_transfer_count
+from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, check_transfer_count
 from collc.ten.module import Module
 from collc.ten.network import Network
 
@@ -119,7 +119,8 @@ class Turns:
     """The turns of a candidate.
 
     limit: work after which its next turn begins no attempt. built: its best schedule. time: picoseconds of that.
-    useful: the work of the turn that found it. reason: why there is none. is_open: whether another turn may find a
+    useful: the work of the turn that found it. in_vain: work in which it was given up without one. reason: why there is
+    none. is_open: whether another turn may find a
     schedule, or a shorter one.
     """
 
@@ -128,6 +129,7 @@ class Turns:
     built: Module | None = None
     time: int = 0
     useful: int = 0
+    in_vain: int = 0
     reason: str = ""
     is_open: bool = True
 
@@ -140,6 +142,7 @@ class Turns:
         except CollcError as error:
             self.is_open = meter.is_exceeded and self.built is None
             self.reason = GIVEN_UP.message if self.is_open else error.diagnostics[0].message
+            self.in_vain = meter.spent - meter.setup if self.is_open else 0
             raise
         self.limit = max(self.limit, GROWTH * (meter.spent - meter.setup))
         improved = self.built is None or GAIN * time <= (GAIN - 1) * self.time
@@ -181,17 +184,17 @@ class _Search:
             most = 0 if divided.ahead else 2
             known = [divided, *(replace(candidate, ahead=min(most, candidate.ahead)) for candidate in known)]
         first = max(FIRST_WORK, self.module.demand.pair_count // GROWTH**2)
-        last = self.effort.experience
-        hopeless = set[str]() if last is None else last.left_out(self.module.demand)
+        last, demand = self.effort.experience or Experience(), self.module.demand
+        hopeless = last.left_out(demand)
         for left_out in (False, True):  # those that are left out only if no other has a schedule
-            some = [each for each in known if (each.name in hopeless) is left_out and self.best is None]
-            self._turns += [Turns(each, int(first * Fraction(GROWTH) ** each.ahead)) for each in some]
+            for each in known if self.best is None else ():
+                if (each.name in hopeless) is left_out:
+                    limit = int(first * Fraction(GROWTH) ** each.ahead)
+                    self._turns.append(Turns(each, max(limit, last.least_work(each.name, demand))))
             while not self.effort.stop() and (chosen := self._next()) is not None:
                 self._take(*chosen)
-        if last is not None:
-            times = {turns.candidate.name: turns.time for turns in self._turns if turns.built}
-            given_up = {turns.candidate.name for turns in self._turns if turns.reason == GIVEN_UP.message}
-            last.note(self.module.demand, times, given_up)
+        in_vain = {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
+        last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
 
     def _take(self, turns: Turns, meter: WorkMeter) -> None:
         """A turn, and what it costs."""

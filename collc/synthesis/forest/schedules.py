@@ -96,7 +96,7 @@ class Portfolio:
     def _build(self, candidate: Candidate, work: int) -> SourceError | None:
         """Grows the trees of a candidate and schedules them; the error if memory leaves no room for them.
 
-        work: of growing them.
+        work: of one series of rounds. Others count, but not for how many candidates this search tries.
         """
         grown, count, shallow = candidate
         self._effort.work.add(work)
@@ -106,6 +106,9 @@ class Portfolio:
             trees, time = grown.trees(count, shallow)
         except SourceError as error:
             return error
+        others = work * (grown.series - 1)
+        self._work += others
+        self._effort.work.add(others)
         if self.best is None or time * self._problem.unit < self.best[0]:
             batches = tuple(shared_out(trees, self._chunks_for(trees).demand))
             self._schedule(Forest(batches, grown.translations), STEPS[0])

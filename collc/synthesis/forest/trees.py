@@ -152,7 +152,8 @@ class Rerouting:
     undirected: whether each tree is used in both directions, so that it loads both directions of a pair of devices;
     then each pair must have both, with equal capacity. stop: asked after each series of rounds; if it returns True,
     the trees so far are taken.
-    least: of all trees grown so far, the least time until the busiest pair has carried all chunks.
+    least: of all trees grown so far, the least time until the busiest pair has carried all chunks. series: of rounds
+    that the last ones took.
     """
 
     def __init__(
@@ -177,6 +178,7 @@ class Rerouting:
         self._members = frozenset(problem.members.tolist())
         self._room = 4
         self.least: float | None = None
+        self.series = 0
 
     def has_reached(self, time: Fraction) -> bool:
         """Whether trees with hardly more load than a time have been grown."""
@@ -208,7 +210,7 @@ class Rerouting:
         lengths = numbers(np.full(len(roots), -1), compile_it)
         cost = self._cost(shallow)
         best: tuple[float, Int64Array, Int64Array] | None = None
-        for steepness in STEEPNESS:
+        for self.series, steepness in enumerate(STEEPNESS, 1):
             given = (roots, *self._graph, cost, self._kind, aim, prices(steepness))
             first, *columns = (numbers(column.astype(np.int64), compile_it) for column in given)
             end = grow(first, TreeGraph(*columns), rounds, most, load, rows, lengths)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collc.graph.coordinates import declared_coordinates
+from collc.graph.coordinates import declared_coordinates, untwisted_coordinates
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.network import Network
 
@@ -19,9 +19,10 @@ def undamaged_network(network: Network) -> Network | None:
 
     None if it lacks nothing or much, if its NPUs form no array, or if links are parallel.
     """
-    coordinates = declared_coordinates(network)
-    if coordinates is None or not network.link_count:
+    declared = declared_coordinates(network)
+    if declared is None or not network.link_count:
         return None
+    coordinates = untwisted_coordinates(network, declared)
     generators: list[Int64Array] = []
     for axis in range(len(coordinates.sizes)):
         found = _with_switches(network, coordinates.cyclic_shift(axis))
