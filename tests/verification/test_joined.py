@@ -21,7 +21,7 @@ from collc.ten.schedule import Clock, LinkModel, QueuedMessages, RowSchedule, Tr
 from collc.verification import verify_schedule
 from collc.verification.schedule_check import is_proved
 from tests.support import MiB, all_gather, all_reduce, broadcast, network, reduce, reduce_scatter, switched
-from tests.synthesis.clusters import NIC, pods, rails
+from tests.synthesis.clusters import NIC, rails
 
 
 def joined() -> Module:
@@ -346,18 +346,8 @@ def with_one_change(part: RepeatedPart, chance: random.Random) -> RepeatedPart:
     return replace(part, module=part.module.with_schedule(RowSchedule(part.module.model, rows), ""))
 
 
-def across() -> Module:
-    """All-Gathers between pods, which have links between switches in common: some begin later than others."""
-    demand = Demand(tuple(all_gather([gpu, gpu + 4]).runs[0] for gpu in range(4)))
-    found = auto(Module("m", pods(2, 2, 2), demand, LinkModel.PIPELINED), Effort())
-    assert isinstance(found.schedule, JoinedSchedule)
-    assert any(part.delay.any() for part in found.schedule.parts)
-    return found
-
-
-@pytest.mark.parametrize("make", [joined, across])
-def test_what_is_wrong_is_not_proved(make: Callable[[], Module]) -> None:
-    chance, refused, found = random.Random(make.__name__), 0, make()
+def test_what_is_wrong_is_not_proved() -> None:
+    chance, refused, found = random.Random("joined"), 0, joined()
     assert isinstance(found.schedule, JoinedSchedule)
     for _ in range(150):
         number = chance.randrange(len(found.schedule.parts))
