@@ -271,15 +271,15 @@ class _Search:
         """The work that may still be spent on a candidate: none if nothing can be gained, less if it is little."""
         if best is None:
             return GROWTH * turns.limit
-        gain, spare = self._gain(turns.candidate.network, best), self._spare
+        gain, spare, more = self._gain(turns.candidate.network, best), self._spare, Fraction(2 * best.useful)
         others_plan_each_part = turns is not best and best.candidate.parts * best.useful > GROWTH**2 * spare
         if gain <= 0 or others_plan_each_part:
             return 0
         if LARGE_GAIN * gain < 1:
-            spare *= LARGE_GAIN * gain
+            spare, more = LARGE_GAIN * gain * spare, LARGE_GAIN * gain * more
         elif turns is best or turns.candidate.ahead > 1:
             spare *= GROWTH**2
-        left = 3 * best.useful + int(spare) - self.counted
+        left = best.useful + int(more + spare) - self.counted
         return left if self.most is None else min(left, self.most - self.spent)
 
     @property
