@@ -22,7 +22,7 @@ from collc.base.atomic_files import open_draft, write_file
 from collc.base.diagnostics import CheckFailed, Diagnostic, Outcome, SourceError, SourceFile, Span
 from collc.base.options import OptionValue, check_values
 from collc.emit.kinds import EMIT_KINDS
-from collc.emit.output import Destination
+from collc.emit.output import Destination, Emission
 from collc.msccl.options import MscclOptions, msccl_options
 from collc.ten.binary import read_module
 from collc.ten.module import Module
@@ -182,7 +182,7 @@ def lower(source: Module | ScheduleReport, **options: Unpack[LowerOptions]) -> L
     with TemporaryDirectory() as folder, open_draft() as draft:
         destination = Destination(Path(folder, "program"), draft)
         write = write_mscclpp if chosen == "mscclpp" else write_msccl
-        written = write(module, settings, destination, lambda _phase: None)
+        written = write(Emission(chosen, module, destination), settings)
         if "failed" in written.checks.values():
             raise CheckFailed(*written.diagnostics)
         files = [path.read_bytes() for path in destination.finals]

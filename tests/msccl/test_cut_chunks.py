@@ -82,11 +82,11 @@ def test_where_several_slots_block_single_ones_are_tried(monkeypatch):
     tried: list[int] = []
     lowered = lowering._lower
 
-    def blocked(start, *rest):
-        tried.append(max(message.count for message in start.messages))
+    def blocked(runner):
+        tried.append(max(message.count for message in runner.start.messages))
         if tried[-1] > 1:
             raise CheckFailed(lowering._deadlocks().diagnostics[0])
-        return lowered(start, *rest)
+        return lowered(runner)
 
     monkeypatch.setattr(lowering, "_lower", blocked)
     assert lower(exchange(3, 2_000, 1_000), OLD).chunk_bytes == 1_000

@@ -198,13 +198,14 @@ def test_a_report_says_where_switches_add_nothing():
 
 PROGRAM = """
 import std.collectives
+import std.algorithms
 topology nvlink {
     npu gpu[4]
     switch nvswitch (multicast: true, reduce: true)
     for i in 0..4 { link gpu[i] <-> nvswitch (bandwidth: 450GB/s, latency: 0.35us) }
 }
 schedule sum on nvlink { run all_reduce(nvlink.npus, size: 64MiB) emit mscclpp("sum.json") }
-schedule part on nvlink { run reduce_scatter(nvlink.npus, size: 64MiB) emit mscclpp("part.json") }
+schedule part on nvlink { run reduce_scatter(nvlink.npus, size: 64MiB) using pairwise emit mscclpp("part.json") }
 schedule both on nvlink { run all_reduce(nvlink.npus, size: 64MiB) emit mscclpp("both.json") emit msccl("both.xml") }
 """
 

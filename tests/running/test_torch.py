@@ -149,6 +149,34 @@ def test_a_call_that_is_broken_off_ends_the_group():
     assert len(failed) == 1
 
 
+def test_lengths_that_are_padded_to_one_are_different_calls(folders):
+    """Their frames are equally long; the number of the frame tells ranks that their lengths differ."""
+    from collc.runtime.schedules import Schedules
+    from collc.torch import ScheduledGroup, _Call
+
+    said = []
+
+    class Group:
+        _rank, schedules = 0, Schedules.read(folders[4], 0, 4)
+        _is_batched = staticmethod(lambda _tensor: False)
+        _scratch_of = lambda _self, like, elements: like.new_empty(elements)  # noqa: E731
+
+        class _links:  # noqa: N801
+            @staticmethod
+            def frames(rows, step, about):
+                said.append((about, len(rows(step.messages[0].first, 1))))
+
+    name, program = Group.schedules.choose("allreduce", 20)
+    for length in (5, 6, 5):
+        tensor = torch.ones(length)
+        ScheduledGroup._prepare(Group(), _Call(name, program, tensor, tensor, torch.add, False), small=True)
+    third = len(said) // 3
+    first, second, again = said[:third], said[third:-third], said[-third:]
+    assert first == again
+    assert [size for _, size in first] == [size for _, size in second]
+    assert {about for about, _ in first}.isdisjoint(about for about, _ in second)
+
+
 def test_the_memory_of_small_calls_is_bounded():
     from collc.torch import ScheduledGroup
 

@@ -81,6 +81,14 @@ def test_an_exchange_with_too_many_transfers_of_one_npu_is_none(monkeypatch: pyt
         assert (translated.translated_schedule(module, Effort()) is not None) == found
 
 
+def test_an_all_reduce_counts_partials_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine NPUs send 9 * 8 of each."""
+    module = Module("m", grid(3, 3, wrap=True), all_reduce(list(range(9))), LinkModel.STORE)
+    for most, found in ((2 * 9 * 8, False), (2 * 9 * 8 - 1, True)):
+        monkeypatch.setattr(translated, "MOST_EXPANDED", most)
+        assert (translated.translated_schedule(module, Effort()) is not None) == found
+
+
 def test_chunks_without_numbers_of_32_bits_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = planned(NETWORKS["torus"], "all_to_all", 1, LinkModel.STORE).schedule
     assert isinstance(schedule, FactoredSchedule)

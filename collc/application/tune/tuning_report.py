@@ -30,7 +30,7 @@ from collc.base.atomic_files import open_draft
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.base.tables import Column, Table, records_of, table_of
 from collc.base.units import format_bytes, format_time
-from collc.emit.output import Destination, RunRanks, write_ranks
+from collc.emit.output import Destination, Emission, RunRanks, write_ranks
 from collc.graph.digraph import nodes_of
 from collc.msccl.communicators import rank_names
 from collc.pictures.charts import Axis, Series, bytes_label, line_chart, rate_label
@@ -299,9 +299,8 @@ def _write_range(
     module = replace(module, name=one.name)
     options = file_options(candidate.options, candidate.protocol, (one.low, one.high))
     with open_draft() as draft:
-        destination = Destination(path, draft)
         write = write_mscclpp if kind == "mscclpp" else write_msccl
-        written = write(module, options, destination, lambda _phase: None)
+        written = write(Emission(kind, module, Destination(path, draft)), options)
         if "failed" in written.checks.values():
             first = written.diagnostics[0] if written.diagnostics else Diagnostic("S0401", "a check failed")
             raise CheckFailed(first)

@@ -32,8 +32,9 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs.
     """
     numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
-    small = module.demand.least_transfers <= MOST_EXPANDED
-    if small or numbers is None or standard is None or module.schedule is not None:
+    if numbers is None or standard is None or module.schedule is not None:
+        return None
+    if module.demand.least_transfers * max(1, standard.shape.phases) <= MOST_EXPANDED:
         return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
     group = find_group(network) if whole else None
