@@ -25,15 +25,13 @@ class RepeatedPart:
     """A module with a schedule that has one or more images in a larger network.
 
     device: int32[images, devices], the device of the network for each device of the module. link: int32[images, links].
-    run: int32[images, runs], the run of the whole demand for each run of the module. delay: int64[images],
-    picoseconds after which the schedule begins in each image.
+    run: int32[images, runs], the run of the whole demand for each run of the module.
     """
 
     module: Module
     device: Int32Array
     link: Int32Array
     run: Int32Array
-    delay: Int64Array
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -52,23 +50,20 @@ class RepeatedPart:
         used[self.schedule.transfers.link] = True
         return used
 
-    def transfers(self, demand: Demand, kept: BoolArray | None = None) -> Transfers:
-        """The transfers in all images, in the numbers of the whole. demand: the whole. kept: bool[transfers], those of
-        the module to take; None for all.
-        """
+    def transfers(self, demand: Demand) -> Transfers:
+        """The transfers in all images, in the numbers of the whole. demand: the whole."""
         rows = self.schedule.transfers
-        rows = rows if kept is None else rows.select(kept)
         own = self.module.demand.first_chunk
         run = np.searchsorted(own, rows.chunk, "right") - 1
         shift = (demand.first_chunk[self.run] - own[:-1]).astype(np.int32)
-        images = len(self.delay)
+        images = len(self.run)
         relayed = rows.relayed
         if relayed is not None:
             relayed = np.where(relayed >= 0, self.link[:, relayed], -1).astype(np.int32).reshape(-1)
         return Transfers.of(
             (shift[:, run] + rows.chunk).reshape(-1),
             self.link[:, rows.link].reshape(-1),
-            (self.delay[:, None] + rows.start).reshape(-1),
+            np.tile(rows.start, images),
             np.tile(rows.reduce, images),
             relayed,
             None,
@@ -78,14 +73,14 @@ class RepeatedPart:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JoinedSchedule(Schedule):
-    """Parts that do not use a link at the same time. demand: all their runs."""
+    """Parts of which no two use a link. demand: all their runs."""
 
     model: LinkModel
     demand: Demand
     parts: tuple[RepeatedPart, ...]
 
     def __len__(self) -> int:
-        return sum(len(part.schedule) * len(part.delay) for part in self.parts)
+        return sum(len(part.schedule) * len(part.run) for part in self.parts)
 
     @property
     def row_count(self) -> int:
@@ -111,6 +106,5 @@ class JoinedSchedule(Schedule):
         """See Schedule."""
         times = np.zeros(len(demand.runs), np.int64)
         for part in self.parts:
-            own = part.schedule.run_times(part.module.network, part.module.demand)
-            times[part.run] = np.where(own > 0, own + part.delay[:, None], 0)
+            times[part.run] = part.schedule.run_times(part.module.network, part.module.demand)
         return times

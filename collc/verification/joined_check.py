@@ -2,7 +2,7 @@
 
 In an image of a part, devices and links are as in its network, and the chunks of its runs are the same. Its links are
 in the same order, because of partials that reach a switch at the same time the one over the first link leaves first. So
-what is true of the part alone is true of each image, except that something else may use its links at the same time.
+what is true of the part alone is true of each image, except that something else may use its links.
 Switches must hold any number of chunks and NPUs must have no limits, since parts may have both in common.
 """
 
@@ -12,21 +12,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.declared import follows_rule
 from collc.ten.demand import Run, RunFamily
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, RowSchedule
+from collc.ten.schedule import RowSchedule
 from collc.verification.factored_check import are_translations
 from collc.verification.valid_transfers import LATEST
 
 
 def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable[[Module], bool]) -> bool:
-    """Whether the parts are right, each run of the module is in one image of a part, and no two images use a link at
-    the same time.
+    """Whether the parts are right, each run of the module is in one image of a part, and no two images use a link.
 
     is_right: whether a part is right by itself.
     """
@@ -41,9 +40,9 @@ def is_joined_right(module: Module, schedule: JoinedSchedule, is_right: Callable
     for part in parts:
         if part.module.model is not module.model or part.schedule.model is not module.model:
             return False
-        if int(part.delay.min(initial=0)) < 0 or not _are_images(network, part) or not _have_same_runs(module, part):
+        if not _are_images(network, part) or not _have_same_runs(module, part):
             return False
-    return all(is_right(part.module) and _is_repeatable(part) for part in parts) and _are_free(module, schedule)
+    return all(is_right(part.module) and _is_repeatable(part) for part in parts) and _are_free(network, schedule)
 
 
 def _is_repeatable(part: RepeatedPart) -> bool:
@@ -51,7 +50,7 @@ def _is_repeatable(part: RepeatedPart) -> bool:
     images do not have, and no translation leads to a link that is not known to be used.
     """
     schedule = part.schedule
-    if int(part.delay.max(initial=0)) + part.module.collective_time() >= LATEST:
+    if part.module.collective_time() >= LATEST:
         return False
     if isinstance(schedule, FactoredSchedule):
         return are_translations(schedule.translations, part.module.network)
@@ -61,7 +60,7 @@ def _is_repeatable(part: RepeatedPart) -> bool:
 def _are_images(network: Network, part: RepeatedPart) -> bool:
     """Whether all images have other devices and links for those of the part, of the same kinds, between the same."""
     own, device, link = part.module.network, part.device, part.link
-    images = len(part.delay)
+    images = len(part.run)
     if device.shape != (images, own.device_count) or link.shape != (images, own.link_count):
         return False
     if part.run.shape != (images, len(part.module.demand.runs)):
@@ -121,25 +120,9 @@ def _has_same_chunks(own: Run, whole: Run, device: Int32Array) -> bool:
     return all(np.array_equal(one, other) for one, other in same)
 
 
-def _are_free(module: Module, schedule: JoinedSchedule) -> bool:
-    """Whether no two images use a link at the same time; each uses it once at a time."""
-    users = np.zeros(module.network.link_count, np.int64)
+def _are_free(network: Network, schedule: JoinedSchedule) -> bool:
+    """Whether no two images use a link."""
+    users = np.zeros(network.link_count, np.int64)
     for part in schedule.parts:
         np.add.at(users, part.link[:, part.used_links], 1)
-    columns = [_times_on(module, part, users > 1) for part in schedule.parts]
-    link, start, busy = (np.concatenate(column) for column in zip(*columns, strict=True)) if columns else [users] * 3
-    order = np.lexsort((start, link))
-    link, start, end = link[order], start[order], (start + busy)[order]
-    return not ((link[1:] == link[:-1]) & (start[1:] < end[:-1])).any()
-
-
-def _times_on(module: Module, part: RepeatedPart, shared: BoolArray) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """(link, start, busy), int64, of the transfers of a part over links that are shared, bool[links]."""
-    own = part.used_links & shared[part.link].any(axis=0)
-    if not own.any():
-        none = np.empty(0, np.int64)
-        return none, none, none
-    rows = part.transfers(module.demand, own[part.schedule.transfers.link])
-    rows = rows.select(shared[rows.link])
-    busy = Clock.of(module.network, module.demand, module.model).busy_of(rows)
-    return rows.link.astype(np.int64), rows.start, busy
+    return int(users.max(initial=0)) <= 1

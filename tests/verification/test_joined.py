@@ -69,9 +69,6 @@ def test_parts_prove_the_whole() -> None:
         lambda part: replace(part, run=part.run[:, :0]),
         lambda part: replace(part, run=np.zeros_like(part.run)),
         lambda part: replace(part, run=part.run[::-1].copy()),
-        lambda part: replace(part, delay=part.delay - 1),
-        lambda part: replace(part, delay=part.delay + 2**62),
-        lambda part: replace(part, delay=part.delay + (2**63 - 1)),
         lambda part: replace(part, module=replace(part.module, model=LinkModel.STORE)),
         lambda part: replace(part, module=replace(part.module, network=switched(4, replace(NIC, latency=1)))),
     ],
@@ -185,7 +182,7 @@ def test_a_switch_of_another_kind_is_not_proved() -> None:
 def one_image(part: Module, net: Network, device: list[int], link: list[int]) -> Module:
     """A schedule of one part at one place."""
     one = np.zeros((1, 1), np.int32)
-    image = RepeatedPart(part, np.array([device], np.int32), np.array([link], np.int32), one, np.zeros(1, np.int64))
+    image = RepeatedPart(part, np.array([device], np.int32), np.array([link], np.int32), one)
     schedule = JoinedSchedule(part.model, part.demand, (image,))
     return Module("m", net, part.demand, part.model, schedule)
 
@@ -313,7 +310,7 @@ def test_translations_that_are_none_hide_no_link() -> None:
     part = Module("m", net, demand, LinkModel.PIPELINED, schedule)
     assert verify_schedule(part).ok
     device, link = np.array([[0, 1]] * 2, np.int32), np.array([[0, 2, 4], [1, 3, 4]], np.int32)
-    images = RepeatedPart(part, device, link, np.array([[0], [1]], np.int32), np.zeros(2, np.int64))
+    images = RepeatedPart(part, device, link, np.array([[0], [1]], np.int32))
     both = Demand(demand.runs * 2)
     found = Module("m", whole, both, LinkModel.PIPELINED, JoinedSchedule(LinkModel.PIPELINED, both, (images,)))
     assert not is_proved(found, found.schedule)
@@ -322,20 +319,16 @@ def test_translations_that_are_none_hide_no_link() -> None:
 
 def with_one_change(part: RepeatedPart, chance: random.Random) -> RepeatedPart:
     """A part with one number of an image, or one of its transfers, changed."""
-    image, rows = chance.randrange(len(part.delay)), part.schedule.transfers
-    match chance.randrange(6):
+    image, rows = chance.randrange(len(part.run)), part.schedule.transfers
+    match chance.randrange(5):
         case 0 | 1 as choice:
             name = ("device", "link")[choice]
             numbers: np.ndarray = getattr(part, name).copy()
             numbers[image, chance.randrange(numbers.shape[1])] = chance.choice(numbers.reshape(-1).tolist())
             return replace(part, **{name: numbers})
         case 2:
-            delay = part.delay.copy()
-            delay[image] += chance.randrange(10**9)
-            return replace(part, delay=delay)
-        case 3:
             return replace(part, run=np.roll(part.run, 1, axis=0))
-        case 4:
+        case 3:
             start = rows.start.copy()
             start[chance.randrange(len(rows))] = chance.choice(start.tolist())
             rows = rows.at(start)
@@ -361,18 +354,17 @@ def test_what_is_wrong_is_not_proved() -> None:
     assert refused >= 50
 
 
-def test_two_places_on_one_link_need_different_times() -> None:
-    """The same All-Gather twice over one rail: the second one after the first, and at the same time."""
-    net = switched(3, NIC)
+def test_two_places_have_no_link_in_common() -> None:
+    """An All-Gather over each of two rails, and twice over one of them."""
+    net = network(3, [ends for rail in (3, 4) for npu in range(3) for ends in ((npu, rail, NIC), (rail, npu, NIC))], 2)
     demand = Demand((*all_gather([0, 1, 2]).runs, *all_gather([0, 1, 2]).runs))
-    alone = auto(Module("m", net, Demand(demand.runs[:1]), LinkModel.PIPELINED), Effort(unwinds=False))
-    time = alone.collective_time()
-    device, link = np.arange(4, dtype=np.int32), np.arange(net.link_count, dtype=np.int32)
-    for delay, right in ((time, True), (0, False)):
-        run, delays = np.array([[0], [1]], np.int32), np.array([0, delay])
-        part = RepeatedPart(alone, np.stack([device] * 2), np.stack([link] * 2), run, delays)
+    alone = auto(Module("m", switched(3, NIC), all_gather([0, 1, 2]), LinkModel.PIPELINED), Effort(unwinds=False))
+    device, link, run = np.arange(4), np.arange(6), np.array([[0], [1]], np.int32)
+    for rail, right in ((1, True), (0, False)):
+        devices, links = np.stack([device, np.append(device[:3], 3 + rail)]), np.stack([link, link + 6 * rail])
+        part = RepeatedPart(alone, devices.astype(np.int32), links.astype(np.int32), run)
         schedule = JoinedSchedule(LinkModel.PIPELINED, demand, (part,))
         found = Module("m", net, demand, LinkModel.PIPELINED, schedule)
         assert is_proved(found, schedule) == right
         assert verify_schedule(found).ok == right
-        assert schedule.run_times(net, demand).tolist() == [time, time + delay]
+        assert schedule.run_times(net, demand).tolist() == [alone.collective_time()] * 2

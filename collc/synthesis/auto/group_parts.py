@@ -189,10 +189,7 @@ def joined_parts(module: Module, kinds: Sequence[PartKind], planned: Sequence[Mo
 
     planned: each kind of part with its schedule.
     """
-    parts = tuple(
-        RepeatedPart(own, kind.device, kind.link, kind.run, np.zeros(len(kind.run), np.int64))
-        for kind, own in zip(kinds, planned, strict=True)
-    )
+    parts = tuple(RepeatedPart(own, kind.device, kind.link, kind.run) for kind, own in zip(kinds, planned, strict=True))
     if any(isinstance(one.schedule, RowSchedule) and one.schedule.rows.messages is not None for one in parts):
         raise NoSchedule(Diagnostic("S0201", "messages of a group queue at links"))
     schedule = JoinedSchedule(module.model, module.demand, parts)
