@@ -8,7 +8,9 @@ holds with time reversed, on the reversed network. A partition of the NPUs (coll
 less if some NPUs are better places for sums than others.
 
 The flows of a member's contribution go from NPU to NPU, and only NPUs add: a message through switches is a flow of its
-sender to another NPU. Nothing is claimed of networks with switches that add or multicast.
+sender to another NPU. A switch may send what it stores several times, one copy after another: of a last arrival only
+the last link counts, and with time reversed such a switch would add, so that networks with switches have no reversed
+program. Nothing is claimed of networks with switches that add or multicast.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ Terms = list[tuple[int, float]]
 
 
 def reduce_flow_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
-    """The bounds of the program and of the reversed one; none without All-Reduces, if it would be too large, or if the
-    links of all NPUs have equal rates in all, so that none is a better place for sums.
+    """The bounds of the program and, without switches, of the reversed one.
+
+    None without All-Reduces, if it would be too large, or if the links of all NPUs have equal rates in all, so that
+    none is a better place for sums.
     """
     network = fluid.network
     runs = [run for run in demand.runs if run.standard is not None and run.standard.shape.phases > 1]
@@ -45,7 +49,7 @@ def reduce_flow_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     if not network.has_endpoints and all(np.ptp(width[network.npus]) == 0 for width in widths):
         return
     largest = max(_size(run) for run in runs)
-    for directed in (network, network.reverse()):
+    for directed in (network,) if network.has_switches else (network, network.reverse()):
         program = _Program(directed)
         for run in runs:
             program.add_run(run, _size(run) / largest)
@@ -129,8 +133,10 @@ class _Program:
         that costs most; None if the solver finds none.
         """
         arriving: dict[int, Terms] = {}
-        for link, amount in self.flow(list(range(self.network.link_count))).items():
-            arriving.setdefault(self._target[link], []).append((amount, 1))
+        for link, target in enumerate(self._target):
+            amount = self.variable()
+            self.on_link[link].append(amount)
+            arriving.setdefault(target, []).append((amount, 1))
         for member, (terms, needed) in self.late.items():
             self.most.append(([(one, -factor) for one, factor in (*arriving.get(member, []), *terms)], -needed))
         time, widest = self.variable(), int(fluid.capacity.max())
