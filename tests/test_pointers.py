@@ -25,6 +25,8 @@ import pytest
 import collc
 from collc.codes import catalogue
 
+pytestmark = pytest.mark.slow  # reads the whole tree, as a linter does
+
 ROOT: Final = Path(__file__).parent.parent
 FOLDERS: Final = ("collc", "tests", "benchmarks", "docs", "grammar", "stdlib", "starters", "examples")
 PYTHON: Final = [path for folder in FOLDERS[:3] for path in sorted((ROOT / folder).rglob("*.py"))]

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # reads the whole tree several times, as a linter does
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "collc"
 

@@ -126,6 +126,7 @@ def test_cycles_of_random_traces_as_in_astra_sim(seed, model, cycles, tmp_path):
     assert report.simulation.rank_times.tolist() == cycles
 
 
+@pytest.mark.slow
 def test_compiled_code_and_plain_python_issue_in_one_order(tmp_path, monkeypatch):
     """Also if a set grows while nodes come into it: one node frees 40, and at most 13 were free before."""
     after = [send(k, 1 + k % 2, 1000 * k, k, [0]) for k in range(1, 41)]

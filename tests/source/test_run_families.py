@@ -90,7 +90,7 @@ def test_a_loop_is_what_is_written_out(loop: str, written: list[str] | None, fam
         assert_equal(found, demand_of(tmp_path, "".join(written)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.permutations(range(12)), min_size=2, max_size=5), st.integers(2, 5), st.integers(1, 3))
 def test_groups_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, orders: list[list[int]], size: int, chunks: int

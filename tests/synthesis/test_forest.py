@@ -106,7 +106,7 @@ def both_directions(draw: st.DrawFn) -> tuple[Network, list[int]]:
     return network(npus, [one for a, b, k in edges for one in ((a, b, k), (b, a, k))], switches), demand
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_rerouted_trees_span_the_members(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     choose_kernels(monkeypatch, compiled)
 

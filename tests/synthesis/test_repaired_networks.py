@@ -84,6 +84,7 @@ RAILS: Final[list[tuple[list[int], list[tuple[int, int]]]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
 def test_kernels_give_what_plain_python_does(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = problem(damaged(rails(4, 4, spine=True), [5], [(10, 22)]), kind)

@@ -231,6 +231,7 @@ def test_no_worse_than_search_and_matching(net, model):
         assert times_[0] <= times_[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", LinkModel)
 def test_compiled_searches_find_the_same(model: LinkModel, monkeypatch: pytest.MonkeyPatch):
     for name in ("torus 4x4", "hypercube 3 x fc 3", "alike"):
