@@ -120,8 +120,7 @@ class Turns:
 
     limit: work after which its next turn begins no attempt. built: its best schedule. time: picoseconds of that.
     useful: the work of the turn that found it. in_vain: work in which it was given up without one. reason: why there is
-    none. is_open: whether another turn may find a
-    schedule, or a shorter one.
+    none. is_open: whether another turn may find a schedule, or a shorter one.
     """
 
     candidate: Candidate
