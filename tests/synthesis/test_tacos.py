@@ -188,8 +188,8 @@ def test_stop_within_a_later_attempt_keeps_the_best_so_far():
     """A bound of 1 is never met, so all attempts are made: the first asks at its start and at each of its 36 steps."""
     net = grid(12, 12, wrap=True)
     task = task_of(net, all_gather(net.npus.tolist()))
-    first = tacos(task, Effort(stop=polled(39), bound=1))
-    best = tacos(task, Effort(bound=1))
+    first = tacos(task, Effort(stop=polled(39), bound=lambda: 1))
+    best = tacos(task, Effort(bound=lambda: 1))
     assert isinstance(first, StepSchedule)
     assert isinstance(best, StepSchedule)
     assert len(best.chunk) <= len(first.chunk) <= 37
