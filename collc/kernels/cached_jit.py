@@ -93,7 +93,7 @@ class _ForgivingCache:
 
     def _read(self, signature: object, context: object) -> object:
         try:
-            rtsys.initialize(context)
+            rtsys.initialize(context)  # all that loading needs; the public method prepares to compile first: 0.4 s
             return self._cache._load_overload(signature, context)
         except Exception:  # pickle and LLVM raise of everything
             with suppress(Exception):

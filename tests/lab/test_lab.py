@@ -13,6 +13,7 @@ import time
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -79,12 +80,16 @@ def processes_with(mark: str) -> int:
     return count
 
 
+def lab_json(capsys, program: Path, schedule: str, *words: str) -> Any:
+    """What the lab prints as JSON of runs of a fifth of a second."""
+    assert main(["lab", str(program), "--schedule", schedule, "--seconds", "0.2", "--json", *words]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
 @needs_a_lab
 def test_a_schedule_over_links_of_this_machine(program, tmp_path, capsys):
     page = tmp_path / "lab.html"
-    words = ["lab", str(program), "--schedule", "gather", "--seconds", "0.2", "--runs", "2", "--rate", "80Mb/s"]
-    assert main([*words, "--json", "--output", str(page)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = lab_json(capsys, program, "gather", "--runs", "2", "--rate", "80Mb/s", "--output", str(page))
     assert [row["ok"] for row in found["algorithms"]] == [True]
     assert found["algorithms"][0]["predicted_s"] == pytest.approx(0.2, rel=1e-3)
     assert found["share_of_bandwidth"] == pytest.approx(80e6 / 8 / (8 * 50 * 2**30))
@@ -96,9 +101,7 @@ def test_a_schedule_over_links_of_this_machine(program, tmp_path, capsys):
 @pytest.mark.slow
 @needs_a_lab
 def test_switches_forward_and_textbook_algorithms_run_beside(program, capsys):
-    words = ["lab", str(program), "--schedule", "sum", "--seconds", "0.2", "--runs", "1", "--textbook", "--json"]
-    assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = lab_json(capsys, program, "sum", "--runs", "1", "--textbook")
     assert {row["algorithm"] for row in found["algorithms"] if row["ok"]} > {"ring"}
     assert any(row["link"].endswith("-> hub") for row in found["links"])
 
@@ -106,9 +109,7 @@ def test_switches_forward_and_textbook_algorithms_run_beside(program, capsys):
 @pytest.mark.slow
 @needs_a_lab
 def test_a_group_runs_on_the_links_that_it_uses(program, capsys):
-    words = ["lab", str(program), "--schedule", "part", "--seconds", "0.2", "--runs", "1", "--textbook", "--json"]
-    assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = lab_json(capsys, program, "part", "--runs", "1", "--textbook")
     assert {row["algorithm"]: row["ok"] for row in found["algorithms"]}["ring"]
     assert found["algorithms"][0]["ok"]
     assert {row["link"] for row in found["links"]} == {f"npu[{n}] -> hub" for n in (0, 2)} | {

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
-from collc.synthesis.bounds.fluid import Fluid
+from collc.synthesis.bounds.fluid import Fluid, surely_takes_less
 from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_by_first, longest_path, port_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import (
@@ -171,10 +171,10 @@ class _BoundProblem:
             self._link_classes[summed, forked] = self.delays.link_classes(self.network, summed, forked)
         return self._link_classes[summed, forked]
 
-    def surely_takes_less(self, links: BoolArray, chunks: int, known: int) -> bool:
+    def takes_less(self, links: BoolArray, chunks: int, known: int) -> bool:
         """Whether some links deliver some chunks in less than a time if none comes before the longest lag."""
         longest, rate = self._largest_chunks
-        return chunks < (known - longest) * float(rate[links].sum()) * (1 - 1e-9)  # however it is rounded
+        return surely_takes_less(chunks, known - longest, rate[links])
 
     @cached_property
     def _largest_chunks(self) -> tuple[int, NDArray[np.float64]]:
@@ -248,7 +248,7 @@ def _crossing_time(problem: _BoundProblem, inside: BoolArray, known: int = 0) ->
     if not chunks:
         return known
     entering = ~inside[network.source] & inside[network.target]
-    if problem.surely_takes_less(entering, chunks, known):
+    if problem.takes_less(entering, chunks, known):
         return known
     time = times.delivery(problem.link_classes().of(entering), counts, known)
     size = next(number for number, count in enumerate(counts) if count)

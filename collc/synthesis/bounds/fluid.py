@@ -120,8 +120,7 @@ class Fluid:
         """Whether some links deliver some bytes in less than a time if no data comes before the longest lag."""
         if self.network.has_limited_buffers or self._lag.max(initial=0) >= UNREACHABLE:
             return False
-        rate = float(self._link_rates[links].sum())
-        return float(volume) * SECOND < (known - self.longest_lag) * rate * (1 - 1e-9)  # however it is rounded
+        return surely_takes_less(float(volume) * SECOND, known - self.longest_lag, self._link_rates[links])
 
     @cached_property
     def _link_rates(self) -> NDArray[np.float64]:
@@ -209,6 +208,11 @@ class Fluid:
         """0 and the bytes a second of some links."""
         kinds: list[int] = self.network.kind[links].tolist()
         return [Fraction(0), *(self.rates[kind] for kind in kinds)]
+
+
+def surely_takes_less(amount: float, time: int, rates: NDArray[np.float64]) -> bool:
+    """Whether an amount takes less than a time at the sum of some rates, however the sum is rounded."""
+    return amount < time * float(rates.sum()) * (1 - 1e-9)
 
 
 def exactly(fluid: Fluid, search: Callable[[Fluid], T]) -> tuple[T, Fraction] | None:

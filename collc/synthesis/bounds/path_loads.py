@@ -32,7 +32,7 @@ from collc.ten.network import Network
 FloatArray = NDArray[np.float64]
 
 MOST_FLOWS: Final = 6_000
-"""Targets x links up to which the program is solve_program."""
+"""Targets x links up to which the program is solved."""
 
 PRICE_LEVELS: Final = 1 << 16
 """The levels to which prices are rounded, so that the last bits of the solver do not matter."""
