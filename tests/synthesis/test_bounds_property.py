@@ -198,7 +198,7 @@ def test_what_is_not_looked_at_closely_is_no_larger_bound(seeds: range, monkeypa
     quick = [lower_bound(*demand) for demand in demands]
     quick_ideals = [ideal_bound(*demand) for demand in demands]
     monkeypatch.setattr(Fluid, "_takes_less", lambda *_: False)
-    monkeypatch.setattr(bound._BoundProblem, "surely_takes_less", lambda *_: False)
+    monkeypatch.setattr(bound._BoundProblem, "takes_less", lambda *_: False)
     for module in (bound, ideal):
         monkeypatch.setattr(module, "longest_by_first", lambda *_: UNREACHABLE)
     ideal_bound.cache_clear()
