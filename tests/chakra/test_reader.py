@@ -21,7 +21,9 @@ def fitting(field: str, value: int) -> int:
     return value % 2**31 if "32" in field else value
 
 
-@pytest.mark.parametrize("most", [compiled.MOST_PLAIN, -1], ids=["plain", "compiled"])
+@pytest.mark.parametrize(
+    "most", [compiled.MOST_PLAIN, pytest.param(-1, marks=pytest.mark.slow)], ids=["plain", "compiled"]
+)
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_every_field_is_read_as_protobuf_writes_it(most, data, tmp_path_factory):

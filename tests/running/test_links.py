@@ -161,6 +161,7 @@ def test_a_group_that_another_thread_ends(does):
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.slow
 def test_strangers_keep_no_rank_waiting():
     """More than there are places for, silent ones and one that knows no token, before the ranks connect."""
     strangers: list[socket.socket] = []

@@ -157,7 +157,7 @@ def test_parallel_links_are_taken_in_turn():
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("compile_it", [False, True])
+@pytest.mark.parametrize("compile_it", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_messages_take_the_parallel_link_that_is_free_first(seed, compile_it, monkeypatch):
     """Against a simulator of one queue with several servers; a third pair of links serves itself."""
     choose_kernels(monkeypatch, compile_it)

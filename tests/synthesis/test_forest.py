@@ -170,6 +170,7 @@ def test_room_for_long_paths_grows() -> None:
     by_forest(Module("m", net, support.all_gather([0, 1], MiB, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", [a100(2), rails(2), dgx1(), mesh(3, 4)], ids=["a100", "h100", "dgx1", "mesh"])
 def test_plain_and_compiled_give_the_same(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     task = task_of(net, gathered(net, 3, MiB * 48), PIPELINED)

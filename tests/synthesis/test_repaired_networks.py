@@ -248,8 +248,8 @@ def test_sums_that_spare_damaged_nodes(
 @pytest.mark.parametrize(
     ("sides", "npus", "cables", "model", "most"),
     [
-        ((5, 5, 5), [], [(0, 1)], LinkModel.PIPELINED, 1.06),
-        ((3, 7, 4), [0], [], LinkModel.PIPELINED, 1.14),
+        pytest.param((5, 5, 5), [], [(0, 1)], LinkModel.PIPELINED, 1.06, marks=pytest.mark.slow),
+        pytest.param((3, 7, 4), [0], [], LinkModel.PIPELINED, 1.14, marks=pytest.mark.slow),
         ((4, 4, 4), [], [(9, 10)], LinkModel.STORE, 1.12),
     ],
 )

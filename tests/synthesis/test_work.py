@@ -26,7 +26,7 @@ def built(name: str, module: Module, meter: WorkMeter, threads: int = 1) -> Modu
 @pytest.mark.parametrize(
     ("name", "net", "demand"),
     [
-        ("tacos", grid(5, 5), all_gather(list(range(25)), chunks=64)),
+        pytest.param("tacos", grid(5, 5), all_gather(list(range(25)), chunks=64), marks=pytest.mark.slow),
         ("tacos", grid(9, 9), all_gather(list(range(81)))),
         ("pccl", grid(12, 12), all_reduce(list(range(144)))),
         ("swarm", switched(24), all_gather(list(range(24)), chunks=32)),
@@ -55,7 +55,11 @@ def test_an_attempt_is_given_up_when_the_most_work_is_done(name: str, net: Netwo
 
 
 @pytest.mark.parametrize(
-    ("net", "demand"), [(grid(7, 7), all_to_all(list(range(49)))), (grid(9, 9), all_gather(list(range(81))))]
+    ("net", "demand"),
+    [
+        (grid(7, 7), all_to_all(list(range(49)))),
+        pytest.param(grid(9, 9), all_gather(list(range(81))), marks=pytest.mark.slow),
+    ],
 )
 def test_threads_change_neither_the_schedule_nor_the_work(net: Network, demand: Demand):
     """Other threads run ahead; their work counts when their turn comes, and that of the compiler."""
