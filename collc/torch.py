@@ -14,6 +14,7 @@ import json
 import os
 import queue
 import threading
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -143,15 +144,6 @@ class ScheduledGroup(dist.ProcessGroup):
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
         self._rank, self._size, self._store = rank, size, store
-        self.inner = _inner_group(store, rank, size, timeout)
-        folder = os.environ.get(FOLDER)
-        self.schedules = Schedules.read(Path(folder) if folder else None, rank, size, self._npus(store))
-        self._check_folder(store)
-        self._links = Links(store, rank, size, own_address(), timeout.total_seconds())
-        try:  # now, so that the end of a rank before its first call is noticed
-            self._links.connect(self.schedules.peers)
-        except BrokenLink as error:
-            raise ScheduleError(f"no group: rank {rank} has no connection: {error}") from error
         self._scratch: dict[torch.dtype, torch.Tensor] = {}
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
         self._failed: ScheduleError | None = None
@@ -160,18 +152,49 @@ class ScheduledGroup(dist.ProcessGroup):
         self._waiting = 0
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
+        self._seconds = timeout.total_seconds()
+        self._links = Links(store, rank, size, own_address(), self._seconds)  # others see when this rank ends
+        try:
+            self._make(timeout)
+        except BaseException as error:
+            failure = self._end_all(f"no group: rank {rank}: {error}")
+            if isinstance(error, (BrokenLink, ScheduleError)):
+                raise failure from error
+            raise
 
-    def _npus(self, store: dist.Store) -> list[Names]:
+    def _make(self, timeout: timedelta) -> None:
+        """Read the files, and connect to all others. Raises BrokenLink and ScheduleError if a rank ends meanwhile."""
+        folder = os.environ.get(FOLDER)
+        self.schedules = Schedules.read(Path(folder) if folder else None, self._rank, self._size, self._npus())
+        self._check_folder()
+        self._links.connect(self.schedules.peers)
+        if self._store.add("connected", 1) == self._size:
+            self._store.set("all connected", "")
+        self._value("all connected", "some rank")  # gloo would not notice that one has ended
+        self.inner = _inner_group(self._store, self._rank, self._size, timeout)
+
+    def _value(self, key: str, whose: str) -> bytes:
+        """What a rank says in the store. Raises ScheduleError if one failed, and if the time is over."""
+        deadline = time.monotonic() + self._seconds
+        while time.monotonic() < deadline:
+            with suppress(RuntimeError):  # nothing came, or the process that keeps the store is gone, as `check` says
+                self._store.wait([key], timedelta(seconds=min(1, self._seconds)))
+                return self._store.get(key)
+            if self._store.check(["failure"]):
+                raise ScheduleError("another rank failed")
+        raise ScheduleError(f"it waits for {whose}, which did not come within {self._seconds:g} seconds")
+
+    def _npus(self) -> list[Names]:
         """The names of the NPUs by rank."""
-        store.set(f"npu/{self._rank}", json.dumps(names_of_process(os.environ.get(NPU, ""))))
-        said = [json.loads(store.get(f"npu/{rank}")) for rank in range(self._size)]
-        return [Names(given, tuple(labels)) for given, labels in said]
+        self._store.set(f"npu/{self._rank}", json.dumps(names_of_process(os.environ.get(NPU, ""))))
+        names = [json.loads(self._value(f"npu/{rank}", f"rank {rank}")) for rank in range(self._size)]
+        return [Names(given, tuple(labels)) for given, labels in names]
 
-    def _check_folder(self, store: dist.Store) -> None:
+    def _check_folder(self) -> None:
         """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""
         if not self._rank:
-            store.set("files", self.schedules.digest)
-        if store.get("files").decode() != self.schedules.digest:
+            self._store.set("files", self.schedules.digest)
+        if self._value("files", "rank 0").decode() != self.schedules.digest:
             raise ValueError(f"the files of rank {self._rank} in {FOLDER} differ from the files of rank 0")
 
     # What torch asks of a group.

@@ -99,21 +99,23 @@ def test_a_rank_that_is_gone_is_named(folders, check):
         assert all("rank 3: " in text and "nothing moved" not in text for text in answer["messages"])
 
 
-def test_files_that_differ():
-    from torch.distributed import HashStore
+def test_a_rank_that_ends_while_the_group_is_made_is_named(folders):
+    """By its neighbours, and by the rank opposite with what one of these says, long before the time-out."""
+    said = {answer["rank"]: answer["messages"][0] for answer in ranks_of("lost_in_making", 4, folders[4])}
+    reason = "no group: rank {}: it waits for a message from rank 3: it has ended"
+    assert all(said[rank].startswith(reason.format(rank)) for rank in (0, 2))
+    assert said[1] in [f"no group: rank 1: another rank failed; before that, {reason.format(rank)}" for rank in (0, 2)]
 
+
+def test_files_that_differ():
     from collc.torch import ScheduledGroup
 
-    store = HashStore()
-    group = ScheduledGroup._check_folder
-
     class Files:
-        _rank = 1
+        _rank, _value = 1, lambda _self, _key, _whose: b"theirs"
         schedules = type("S", (), {"digest": "mine"})
 
-    store.set("files", "theirs")
     with pytest.raises(ValueError, match="rank 1 in COLLC_SCHEDULES differ from the files of rank 0"):
-        group(Files(), store)
+        ScheduledGroup._check_folder(Files())
 
 
 def test_a_call_that_is_broken_off_ends_the_group():
