@@ -10,14 +10,11 @@ says how many, and the logger `collc` why.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import threading
-import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -29,7 +26,8 @@ import torch.distributed as dist
 
 from collc.runtime.buffers import Buffers, fits
 from collc.runtime.links import BrokenLink, Links, own_address
-from collc.runtime.placement import Names, names_of_process
+from collc.runtime.placement import names_of_process
+from collc.runtime.rendezvous import Rendezvous
 from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
@@ -152,8 +150,9 @@ class ScheduledGroup(dist.ProcessGroup):
         self._waiting = 0
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
-        self._seconds = timeout.total_seconds()
-        self._links = Links(store, rank, size, own_address(), self._seconds)  # others see when this rank ends
+        seconds = timeout.total_seconds()
+        self._rendezvous = Rendezvous(store, rank, size, seconds)
+        self._links = Links(store, rank, size, own_address(), seconds)  # others see when this rank ends
         try:
             self._make(timeout)
         except BaseException as error:
@@ -165,37 +164,12 @@ class ScheduledGroup(dist.ProcessGroup):
     def _make(self, timeout: timedelta) -> None:
         """Read the files, and connect to all others. Raises BrokenLink and ScheduleError if a rank ends meanwhile."""
         folder = os.environ.get(FOLDER)
-        self.schedules = Schedules.read(Path(folder) if folder else None, self._rank, self._size, self._npus())
-        self._check_folder()
+        names = self._rendezvous.names(names_of_process(os.environ.get(NPU, "")))
+        self.schedules = Schedules.read(Path(folder) if folder else None, self._rank, self._size, names)
+        self._rendezvous.check_files(self.schedules.digest)
         self._links.connect(self.schedules.peers)
-        if self._store.add("connected", 1) == self._size:
-            self._store.set("all connected", "")
-        self._value("all connected", "some rank")  # gloo would not notice that one has ended
+        self._rendezvous.meet()  # gloo would not notice that a rank has ended
         self.inner = _inner_group(self._store, self._rank, self._size, timeout)
-
-    def _value(self, key: str, whose: str) -> bytes:
-        """What a rank says in the store. Raises ScheduleError if one failed, and if the time is over."""
-        deadline = time.monotonic() + self._seconds
-        while time.monotonic() < deadline:
-            with suppress(RuntimeError):  # nothing came, or the process that keeps the store is gone, as `check` says
-                self._store.wait([key], timedelta(seconds=min(1, self._seconds)))
-                return self._store.get(key)
-            if self._store.check(["failure"]):
-                raise ScheduleError("another rank failed")
-        raise ScheduleError(f"it waits for {whose}, which did not come within {self._seconds:g} seconds")
-
-    def _npus(self) -> list[Names]:
-        """The names of the NPUs by rank."""
-        self._store.set(f"npu/{self._rank}", json.dumps(names_of_process(os.environ.get(NPU, ""))))
-        names = [json.loads(self._value(f"npu/{rank}", f"rank {rank}")) for rank in range(self._size)]
-        return [Names(given, tuple(labels)) for given, labels in names]
-
-    def _check_folder(self) -> None:
-        """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""
-        if not self._rank:
-            self._store.set("files", self.schedules.digest)
-        if self._value("files", "rank 0").decode() != self.schedules.digest:
-            raise ValueError(f"the files of rank {self._rank} in {FOLDER} differ from the files of rank 0")
 
     # What torch asks of a group.
 
@@ -316,10 +290,7 @@ class ScheduledGroup(dist.ProcessGroup):
     def _end_all(self, text: str) -> ScheduleError:
         """Let this call, all further ones and those of other ranks fail. Returns the error, with the first of all."""
         if self._failed is None:
-            first = text
-            with suppress(RuntimeError):  # the process that keeps the store may be gone
-                first = self._store.compare_set("failure", "", text).decode()
-            self._failed = ScheduleError(text if first == text else f"{text}; before that, {first}")
+            self._failed = ScheduleError(self._rendezvous.failure(text))
             self._links.close()
         return self._failed
 

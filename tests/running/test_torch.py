@@ -189,17 +189,6 @@ def test_a_rank_that_ends_while_the_group_is_made_is_named(folders):
     assert said[1] in [f"no group: rank 1: another rank failed; before that, {reason.format(rank)}" for rank in (0, 2)]
 
 
-def test_files_that_differ():
-    from collc.torch import ScheduledGroup
-
-    class Files:
-        _rank, _value = 1, lambda _self, _key, _whose: b"theirs"
-        schedules = type("S", (), {"digest": "mine"})
-
-    with pytest.raises(ValueError, match="rank 1 in COLLC_SCHEDULES differ from the files of rank 0"):
-        ScheduledGroup._check_folder(Files())
-
-
 def test_a_call_that_is_broken_off_ends_the_group():
     """Else the next call would find its messages, and other ranks would wait for the rest of them."""
     from collc.runtime.schedules import ScheduleError
