@@ -19,15 +19,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from time import monotonic
 from typing import Final
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
-from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, bound_of, candidates
+from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, candidates
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
+from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoints import refuse_buffers
 from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, check_transfer_count
 from collc.ten.module import Module
@@ -109,7 +111,8 @@ class Turns:
 
     limit: work after which its next turn begins no attempt. built: its best schedule. time: picoseconds of that.
     useful: the work of the turn that found it. in_vain: work in which it was given up without one. reason: why there is
-    none. is_open: whether another turn may find a schedule, or a shorter one.
+    none. is_open: whether another turn may find a schedule, or a shorter one. is_spare: whether it has turns only as
+    long as none has a schedule that is not.
     """
 
     candidate: Candidate
@@ -120,6 +123,7 @@ class Turns:
     in_vain: int = 0
     reason: str = ""
     is_open: bool = True
+    is_spare: bool = False
 
     def take(self, meter: WorkMeter) -> None:
         """Take a turn. Raises CollcError if it finds no schedule."""
@@ -164,7 +168,8 @@ class _Search:
     _turns: list[Turns] = field(default_factory=list[Turns])
 
     def __post_init__(self) -> None:
-        self.bound = bound_of(self.module)
+        given = self.module
+        self.bound = cache(lambda: lower_bound(given.network, given.demand, given.model))
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
@@ -175,14 +180,14 @@ class _Search:
             known = [divided, *(replace(candidate, ahead=min(most, candidate.ahead)) for candidate in known)]
         first = max(FIRST_WORK, self.module.demand.pair_count // GROWTH**2)
         last, demand = self.effort.experience or Experience(), self.module.demand
-        hopeless = last.left_out(demand)
-        for left_out in (False, True):  # those that are left out only if no other has a schedule
-            for each in known if self.best is None else ():
-                if (each.name in hopeless) is left_out:
-                    limit = int(first * Fraction(GROWTH) ** each.ahead)
-                    self._turns.append(Turns(each, max(limit, last.least_work(each.name, demand))))
-            while not self.effort.stop() and (chosen := self._next()) is not None:
-                self._take(*chosen)
+        hopeless, behind = last.left_out(demand), last.behind(demand)
+        for each in known:
+            most = -1 if each.name in hopeless else 1 if each.name in behind else each.ahead
+            candidate = replace(each, ahead=min(most, each.ahead))
+            limit = max(int(first * Fraction(GROWTH) ** candidate.ahead), last.least_work(each.name, demand))
+            self._turns.append(Turns(candidate, limit, is_spare=each.name in hopeless))
+        while not self.effort.stop() and (chosen := self._next()) is not None:
+            self._take(*chosen)
         in_vain = {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
         last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
 
@@ -235,7 +240,8 @@ class _Search:
         best = self.best
         for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
             exceeds = best is not None and turns.built is not None and turns.time > NEAR * best.time
-            if turns.is_open and not exceeds and (left := self._work_left(turns, best)) >= turns.limit:
+            ends = exceeds or (turns.is_spare and best is not None and not best.is_spare)
+            if turns.is_open and not ends and (left := self._work_left(turns, best)) >= turns.limit:
                 return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
         return None
 
