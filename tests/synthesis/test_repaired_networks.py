@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
+from collc.graph.damage import undamaged_network
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
 from collc.graph.translations import find_translations
@@ -20,7 +21,6 @@ from collc.kernels.compiled import numbers, version_of, zeros
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.symmetric import is_cluster, symmetric_module
-from collc.synthesis.symmetric.damage import undamaged_network
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.repaired import repaired_schedule
@@ -350,7 +350,7 @@ def test_what_is_left_to_others() -> None:
         replace(module, demand=all_gather(npus[1:])),
         replace(module, demand=Demand(module.demand.runs * 2)),
         replace(module, network=replace(hurt, buffers=np.full(len(hurt.buffers), 4, np.int64))),
-        problem(damaged(fat_tree(4), [3], []), "all_gather"),
+        problem(damaged(fat_tree(4), [], [(16, 24)]), "all_gather"),
     ]
     for each in other:
         assert repaired_schedule(each, Effort()) is None
@@ -374,6 +374,20 @@ def test_damage_in_a_node() -> None:
         assert_right(problem(nvlink, kind), repaired(problem(nvlink, kind)))
     assert repaired_schedule(problem(nvlink, "all_to_all"), Effort()) is None
     assert verify_schedule(auto(Module("m", nvlink, all_gather(nvlink.npus.tolist(), chunk=4096)), Effort())).ok
+
+
+@pytest.mark.parametrize(("npus", "cables"), [([17], []), ([], [(0, 17)]), ([19], [(1, 18)])])
+def test_nodes_that_lack_some_of_their_nvswitches(npus: list[int], cables: list[tuple[int, int]]) -> None:
+    """NVSwitches 16 to 18 are of node 0, the next three of node 1."""
+    whole = rails(4, 4, nvswitches=3)
+    hurt = damaged(whole, npus, cables)
+    completed = undamaged_network(hurt)
+    assert completed is not None
+    assert completed.link_count == whole.link_count
+    assert bool(completed.present.all())
+    assert find_translations(completed) is not None
+    for kind in KINDS:
+        assert_right(problem(hurt, kind), repaired(problem(hurt, kind)))
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter"])
