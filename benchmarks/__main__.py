@@ -3,8 +3,9 @@ process. `python -m benchmarks auto` compares auto with all other synthesizers i
 `python -m benchmarks compare [WORD]` prints the evaluations of the thesis (benchmarks/compare.py),
 `python -m benchmarks training [WORD]` its training times (benchmarks/training.py),
 `python -m benchmarks failures [WORD]` collectives after a failure (benchmarks/failures.py),
-`python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py), and
-`python -m benchmarks lab` measured times of schedules against their plans (benchmarks/lab.py).
+`python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py),
+`python -m benchmarks lab` measured times of schedules against their plans (benchmarks/lab.py), and
+`python -m benchmarks mscclpp` what MSCCL++ takes on two nodes, from one node (benchmarks/mscclpp.py).
 
 Times do not include the compilation of kernels. seconds: wall clock; cpu: CPU time of all threads; the smaller one is
 compared with the target. MiB: peak memory of the process. LB: lower bound.
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 
-from benchmarks import auto, compare, endpoints, failures, lab, training
+from benchmarks import auto, compare, endpoints, failures, lab, mscclpp, training
 from benchmarks.case import Case, Result
 
 TABLES: dict[str, Callable[[list[str]], int]] = {
@@ -30,6 +31,7 @@ TABLES: dict[str, Callable[[list[str]], int]] = {
     "endpoints": endpoints.main,
     "failures": failures.main,
     "lab": lab.main,
+    "mscclpp": mscclpp.main,
     "training": training.main,
 }
 """What prints a table of its own, from its arguments."""

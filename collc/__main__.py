@@ -1,8 +1,9 @@
-"""`python -m collc` and the script `collc`: the command line. Ctrl-C ends it quietly even while it is being loaded."""
+"""The command line, as `python -m collc` and as the script `collc`. Ctrl-C and SIGTERM end it quietly at any time."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from collc.base.exit_codes import INTERRUPTED
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def start() -> int:
-    """Run the command of the process; returns its exit code, or ends the process after Ctrl-C."""
+    """Run the command of the process; returns its exit code, or ends the process after Ctrl-C or SIGTERM."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts one for each core: 0.04 s, and no matrix is large
     try:
         if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next (PYTHON_ARGCOMPLETE_OK)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "collc"
@@ -95,27 +94,31 @@ def folder(module: str, depth: int = 1) -> str:
 
 PACKAGES = {name for name, path in modules().items() if path.name == "__init__.py"}
 KNOWN = modules()
-IMPORTS = {name: imports(path, set(KNOWN)) for name, path in KNOWN.items()}
 
 
-@pytest.mark.parametrize("module", KNOWN)
-def test_imports_run_one_way(module: str) -> None:
-    allowed = MAY_IMPORT.get(folder(module))
-    if allowed is None:
-        assert folder(module) in (*ABOVE, "__main__", ""), f"{module} is in a folder without a rule"
-        return
-    forbidden = {name for name in IMPORTS[module] if folder(name) and folder(name) not in allowed}
-    assert not forbidden, f"{module} imports {forbidden}"
+@cache
+def all_imports() -> dict[str, set[str]]:
+    return {name: imports(path, set(KNOWN)) for name, path in KNOWN.items()}
+
+
+def test_imports_run_one_way() -> None:
+    for module, found in all_imports().items():
+        allowed = MAY_IMPORT.get(folder(module))
+        if allowed is None:
+            assert folder(module) in (*ABOVE, "__main__", ""), f"{module} is in a folder without a rule"
+            continue
+        forbidden = {name for name in found if folder(name) and folder(name) not in allowed}
+        assert not forbidden, f"{module} imports {forbidden}"
 
 
 def test_the_command_line_is_above_the_application() -> None:
-    for module, found in IMPORTS.items():
+    for module, found in all_imports().items():
         if folder(module) == "application":
             assert not {name for name in found if folder(name) in ("api", "editor", "command")}, module
 
 
 def test_one_synthesizer_imports_no_other() -> None:
-    for module, found in IMPORTS.items():
+    for module, found in all_imports().items():
         own = folder(module, 2)
         if folder(module) != "synthesis" or own == "auto":
             continue
@@ -131,7 +134,7 @@ def part_of_msccl(module: str) -> str:
 
 
 def test_the_file_checker_shares_nothing_with_the_writer() -> None:
-    for module, found in IMPORTS.items():
+    for module, found in all_imports().items():
         if folder(module) == "msccl":
             others = {part_of_msccl(name) for name in found if folder(name) == "msccl"}
             forbidden = others - MAY_IMPORT_INSIDE_MSCCL[part_of_msccl(module)]
@@ -145,7 +148,7 @@ def test_there_are_no_circles() -> None:
         assert module not in path, " -> ".join([*path, module])
         if module in done:
             return
-        for name in IMPORTS.get(module, ()):
+        for name in all_imports().get(module, ()):
             if name in KNOWN:
                 visit(name, (*path, module))
         done.add(module)

@@ -150,8 +150,8 @@ def _wrap(text: str) -> str:
     option("--runs N", "runs, each with its own data and timing", read.positive, default=1),
     option(
         "--transport",
-        "what carries messages: memory (default: one thread, in a random order), threads (one for each threadblock) or "
-        "tcp (a process for each rank)",
+        "what carries messages: memory (default: one thread, in a random order), threads (one for each threadblock; "
+        "not for plans) or tcp (a process for each rank)",
         default="memory",
         choices=("memory", "threads", "tcp"),
     ),

@@ -113,6 +113,9 @@ def sweep_command(chosen: argparse.Namespace) -> Output:
         read.share_of,
         default=Fraction(1, 50),
     ),
+    option(
+        "--dtype TYPE", "the type of the elements that run files are for, as NumPy calls it (default: any)", default=""
+    ),
     shared.SYNTHESIZER_OPTIONS["seed"],
     *shared.PROCESSES,
     shared.JSON,

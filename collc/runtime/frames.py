@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
 from typing import IO, Any
 
 
@@ -32,3 +35,11 @@ def starts(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
     with suppress(EOFError):
         while True:
             yield read_frame(stream)[0]
+
+
+def serve(module: str) -> None:
+    """End this process after `main` of a module, or without a word when the process that it answers is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the starter, which ends its workers
+    with suppress(EOFError, BrokenPipeError):
+        import_module(module).main()
+    os._exit(0)  # at its end Python would write what is left for the starter

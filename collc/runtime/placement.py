@@ -60,6 +60,9 @@ class Placement:
         self._found: bool = bool(nameless)
         known = not nameless or all(name.found for name in names)
         self._names: list[tuple[str, ...]] = [name.found if nameless else (name.given,) for name in names] * known
+        if self._found and len({labels[0].partition("/")[0] for labels in self._names}) > 1:
+            # of several hosts only labels that name theirs: all hosts have a GPU0
+            self._names = [tuple(label for label in labels if "/" in label) for labels in self._names]
 
     def serves(self, program: RunProgram) -> bool:
         """Whether the NPUs of a program are those of the group, in its order, as far as both are known."""

@@ -3,6 +3,7 @@
 A message occupies the injection of an NPU with limits that sends or forwards it for overhead + size / rate, and enters
 its link as soon as its turn has come: it may queue there. It occupies the ejection of the NPU that it reaches for
 overhead + size / rate before it has arrived. If nothing else is on its way, a message takes as long as without limits.
+Signals, which have no bytes, take no turn at an NPU: the overhead of messages is for their signals too.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _hop_times(network: Network, link: Int32Array, size: Int64Array, timing: Tim
 
 
 def _kind_for(size: int, kind: LinkKind) -> LinkKind:
-    """The link as messages of a size find it. Signals, which have no bytes, are part of the overhead of messages."""
+    """The link as messages of a size find it; signals have no overhead."""
     return kind if size else replace(kind, overhead=0)
 
 
@@ -137,7 +138,7 @@ def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, Port
     table[:, sizes == 0] = 0
     out, into = ports.out[network.source[link]], ports.into[network.target[link]]
     taken = table[into, size_of]
-    before, behind = (out >= 0).astype(np.int64), (into >= 0).astype(np.int64)
+    before, behind = (((port >= 0) & (hops.size > 0)).astype(np.int64) for port in (out, into))
     count = 1 + before + behind
     place = (np.cumsum(count) - count + before).astype(np.int64)
     total = int(count.sum())

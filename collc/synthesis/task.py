@@ -185,10 +185,9 @@ class Effort:
     not depend on it. stop: called now and then; if it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
     after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
-    much may be. work_part: of the work that `auto` takes by itself. unwinds: whether `auto` also tries
-    direct links in the place of switches. library: the textbook algorithms that `auto` may try. bound: gives the
-    picoseconds at which a search ends; None: the lower bound, which the synthesizer computes. experience: of searches
-    with other numbers of chunks or before a failure, which `auto` adds to.
+    much may be. work_part: of the work that `auto` takes by itself. library: the textbook algorithms that `auto` may
+    try. bound: gives the picoseconds at which a search ends; None: the lower bound, which the synthesizer computes.
+    experience: of searches with other numbers of chunks or before a failure, which `auto` adds to.
     """
 
     seed: int = 0
@@ -199,7 +198,6 @@ class Effort:
     time_limit: float | None = None
     work: WorkMeter = field(default_factory=WorkMeter)
     work_part: Fraction = Fraction(1)
-    unwinds: bool = True
     library: AlgorithmLibrary | None = None
     bound: Callable[[], int] | None = None
     experience: Experience | None = None

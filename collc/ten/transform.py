@@ -173,10 +173,10 @@ def unwound(network: Network, degree: int = 1, *, joined: bool = False) -> Netwo
         _check_switches(network)
     direct = np.flatnonzero((network.source < n) & (network.target < n))
     kinds = {kind: row for row, kind in enumerate(network.kinds)}
-    rows: list[tuple[int, int, int, int]] = []
+    rows: list[Row] = []
     for part in joined_switches(network):
         alone = len(part) == 1
-        rows += _ring(network, part[0], degree, kinds) if alone else links_over(network, part, kinds)
+        rows += _ring_links(network, part[0], degree, kinds) if alone else links_over(network, part, kinds)
     new = np.array(rows, np.int64).reshape(-1, 4)
     origin = np.concatenate([direct, new[:, 3]])
     return replace(
@@ -204,8 +204,27 @@ def _check_switches(network: Network) -> None:
         raise ValueError(f"link {name} joins two switches, and only switches between NPUs can be unwound")
 
 
-def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]) -> list[tuple[int, int, int, int]]:
-    """The links that replace a switch: (source, target, kind, the link into the switch that each comes from)."""
+def links_behind(network: Network) -> Int64Array:
+    """int64[links, 2]: the links that each link of `unwound(network)` stands for: twice itself if it is direct, else
+    the one into a switch and the one out of it. Raises ValueError as `unwound`.
+    """
+    direct = np.flatnonzero((network.source < network.npu_count) & (network.target < network.npu_count))
+    pairs = [pair for part in joined_switches(network) for pair in _ring(network, part[0], 1)]
+    return np.concatenate([np.stack([direct, direct], axis=1), np.array(pairs, np.int64).reshape(-1, 2)])
+
+
+def _ring_links(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]) -> list[Row]:
+    """The links that replace a switch."""
+    rows: list[Row] = []
+    for up, down in _ring(network, switch, degree):
+        kind = _series_kind(network.kinds[int(network.kind[up])], network.kinds[int(network.kind[down])], degree)
+        ends = int(network.source[up]), int(network.target[down])
+        rows.append((*ends, kinds.setdefault(kind, len(kinds)), up))
+    return rows
+
+
+def _ring(network: Network, switch: int, degree: int) -> list[tuple[int, int]]:
+    """The links into a switch and out of it for which direct links stand."""
     into: dict[int, list[int]] = {}
     out: dict[int, list[int]] = {}
     offsets, links = network.in_links
@@ -222,16 +241,12 @@ def _ring(network: Network, switch: int, degree: int, kinds: dict[LinkKind, int]
     count = len(members)
     if not 1 <= degree < max(count, 2):
         raise ValueError(f"degree {degree} of {name}, which joins {count} NPUs: it must be 1 to {count - 1}")
-    rows: list[tuple[int, int, int, int]] = []
-    for i, source in enumerate(members if count > 1 else []):
-        for distance in range(1, degree + 1):
-            target = members[(i + distance) % count]
-            for up, down in zip(into[source], out[target], strict=False):
-                first: LinkKind = network.kinds[int(network.kind[up])]
-                second: LinkKind = network.kinds[int(network.kind[down])]
-                kind = _series_kind(first, second, degree)
-                rows.append((source, target, kinds.setdefault(kind, len(kinds)), up))
-    return rows
+    return [
+        pair
+        for i, source in enumerate(members if count > 1 else [])
+        for distance in range(1, degree + 1)
+        for pair in zip(into[source], out[members[(i + distance) % count]], strict=False)
+    ]
 
 
 def _series_kind(up: LinkKind, down: LinkKind, degree: int) -> LinkKind:

@@ -227,14 +227,14 @@ def test_a_deadline_gives_the_best_so_far_and_goes_on_behind() -> None:
         assert (answer.final, answer.origin) == (True, "cache")
 
 
-def test_schedules_on_unwound_switches_are_renamed() -> None:
+def test_schedules_over_switches_without_cables_are_renamed() -> None:
     lines = "".join(f"link n[{i}] <-> s[{k}] (bandwidth: 50GiB/s, latency: 1us)\n" for i in range(4) for k in range(2))
     head = f"topology t {{ npu n[4] switch s[2] (multicast: false, reduce: false) {lines} }}\n"
     service = PlanningService.of(SourceFile("p", head), "t", 1 << 28, None)
     request = {"collective": "all_reduce", "size": "4MiB", "chunks": 1}
     for dead in ("n[2] <-> s[1]", "n[1] <-> s[0]"):
         answer = service.answer(request_of({**request, "dead": dead}))
-        assert answer.module.network.unwound
+        assert not answer.module.network.unwound
         assert answer.request.renaming.devices is not None
         assert verify_schedule(answer.module).ok
     service.close()

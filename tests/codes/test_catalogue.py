@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,14 @@ from collc.codes import catalogue
 from collc.codes.explain import explain
 
 PACKAGE = Path(collc.__file__).parent
-TREES = {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 CODE = re.compile(r"[A-Z]\d{4}")
 LETTERS = "CEMSTUVX"
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The modules of the package; parsed by the process that needs them, not by each that collects tests."""
+    return {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def docstrings(tree: ast.Module) -> set[ast.AST]:
@@ -39,15 +45,18 @@ def raised(tree: ast.Module) -> set[str]:
     return {node.value for node in texts(tree) if CODE.fullmatch(node.value)}
 
 
-RAISED = {code: path for path, tree in TREES.items() for code in raised(tree)}
+@cache
+def places() -> dict[str, str]:
+    """A module that raises each code."""
+    return {code: str(path) for path, tree in trees().items() for code in raised(tree)}
 
 
 def test_every_code_that_can_be_raised_is_explained() -> None:
-    assert {code: str(path) for code, path in RAISED.items() if code not in catalogue()} == {}
+    assert {code: path for code, path in places().items() if code not in catalogue()} == {}
 
 
 def test_no_code_is_explained_that_nothing_raises() -> None:
-    assert catalogue().keys() - RAISED.keys() == set()
+    assert catalogue().keys() - places().keys() == set()
 
 
 def test_codes_with_unknown_letters_are_found() -> None:
@@ -69,15 +78,15 @@ def test_titles_are_unique() -> None:
     assert [title for title in titles if titles.count(title) > 1] == []
 
 
-@pytest.mark.parametrize("code", catalogue())
-def test_entries_are_complete_and_in_one_style(code: str) -> None:
-    entry = catalogue()[code]
-    assert re.match(r"[a-z]|['\d]|XML|MSCCL|NPU|Z3", entry.title), "a title begins in lower case"
-    assert not entry.title.endswith(".")
-    assert entry.explanation.strip()[-1] in ".:;?)" or entry.explanation.rstrip().splitlines()[-1].startswith("    ")
-    assert "`" not in entry.title + entry.explanation
-    assert max(map(len, entry.explanation.splitlines())) <= 120
-    assert explain(code.lower()).startswith(f"{code}: {entry.title}\n\n")
+def test_entries_are_complete_and_in_one_style() -> None:
+    for code, entry in catalogue().items():
+        lines = entry.explanation.rstrip().splitlines()
+        assert re.match(r"[a-z]|['\d]|XML|MSCCL|NPU|Z3", entry.title), f"{code}: a title begins in lower case"
+        assert not entry.title.endswith("."), code
+        assert lines[-1].strip()[-1] in ".:;?)" or lines[-1].startswith("    "), code
+        assert "`" not in entry.title + entry.explanation, code
+        assert max(map(len, lines)) <= 120, code
+        assert explain(code.lower()).startswith(f"{code}: {entry.title}\n\n")
 
 
 def test_each_file_has_the_codes_of_its_letter() -> None:

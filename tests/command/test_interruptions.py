@@ -169,7 +169,7 @@ def test_an_interrupted_proof_leaves_the_rest_undecided(
 
 
 IN_EXEC = """
-import sys
+import os, signal, sys
 from collc.command import cli
 sys.argv = ["collc", "explain", "U0115"]
 def interrupted(words=None):
@@ -185,7 +185,7 @@ raise SystemExit(start())
 """
 
 
-@pytest.mark.parametrize("then", ["pass", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize("then", ["pass", "raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGTERM)"])
 def test_an_interrupt_in_generated_code_ends_with_130(then: str) -> None:
     """Python itself ended the process by SIGINT, after the message."""
     Path("program.py").write_text(IN_EXEC.replace("RAISE", then))

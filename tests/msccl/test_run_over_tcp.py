@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,9 @@ from collc.msccl.check.symbolic import call_of
 from collc.msccl.running import over_tcp
 from collc.msccl.running.run_file import _load, run_file
 from collc.runtime import tcp
+from collc.runtime.frames import read_frame, write_frame
 from collc.runtime.rank_program import Call, RankProgram
+from collc.runtime.run_program import RunProgram
 from tests.lab.test_lab import needs_a_lab
 
 from .programs import GOOD, exchange, ring_all_reduce, write
@@ -57,7 +60,7 @@ def test_a_file_that_waits_for_itself_starts_no_process(tmp_path, monkeypatch):
 
 
 def test_too_many_ranks(tmp_path, monkeypatch):
-    monkeypatch.setattr("collc.msccl.running.run_file.RANKS_LIMIT", 3)
+    monkeypatch.setattr("collc.msccl.running.data.RANKS_LIMIT", 3)
     with pytest.raises(UsageError, match="4 ranks are too many"):
         run_file(write(tmp_path / "f.xml", ring_all_reduce(4)), transport="tcp")
     with pytest.raises(UsageError, match="unknown transport 'pigeon'"):
@@ -107,10 +110,13 @@ def test_a_rank_that_waits_says_for_what(tmp_path, monkeypatch):
         run_file(write(tmp_path / "f.xml", ring_all_reduce(3)), transport="tcp")
 
 
-def some_program(tmp_path) -> RankProgram:
+def some_file(tmp_path) -> RunProgram:
     program, _ = _load(write(tmp_path / "f.xml", ring_all_reduce(3)), None, "executor")
-    call = Call(4, "float32", "sum", inplace=False, merge=2, capacity=2)
-    return RankProgram.of(over_tcp.run_program_of(program, call_of(program, "allreduce", -1, inplace=False)), 1, call)
+    return over_tcp.run_program_of(program, call_of(program, "allreduce", -1, inplace=False))
+
+
+def some_program(tmp_path) -> RankProgram:
+    return RankProgram.of(some_file(tmp_path), 1, Call(4, "float32", "sum", inplace=False, merge=2, capacity=2))
 
 
 def test_a_message_that_is_too_long_is_refused(tmp_path):
@@ -137,6 +143,23 @@ print(len(links))
 """
     command = [*NPU_COMMAND, "sh", "-c", 'ip link set lo up && exec "$0" "$@"', sys.executable, "-c", code]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "40\n"
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_worker_whose_starter_is_gone_says_nothing(tmp_path, monkeypatch, answers):
+    """It finds nobody who reads its first answer, or after that the end of its input."""
+    monkeypatch.setattr(over_tcp.subprocess, "Popen", partial(subprocess.Popen, stderr=subprocess.PIPE))
+    worker = over_tcp._start_worker([], "collc.runtime.worker")
+    call = Call(4, "float32", "sum", inplace=False, merge=2, capacity=2)
+    begin = {"token": "", "seconds": 3, "call": dataclasses.asdict(call), "host": over_tcp.HOST, "rank": 1}
+    if not answers:
+        worker.stdout.close()
+    write_frame(worker.stdin, begin, some_file(tmp_path).to_bytes())
+    if answers:
+        read_frame(worker.stdout)
+        worker.send_signal(signal.SIGINT)
+    assert worker.communicate()[1] == b""
+    assert worker.returncode == 0
 
 
 def test_the_worker_loads_no_compiler():

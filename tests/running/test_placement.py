@@ -62,6 +62,18 @@ def test_a_file_for_another_group_is_no_mismatch(tmp_path):
     assert isinstance(Schedules.read(tmp_path, 1, 4, [Names("", ())] * 4).choose("allreduce", 4), tuple)
 
 
+@pytest.mark.parametrize(("hosts", "fits"), [((1, 1), True), ((1, 2), False)])
+def test_labels_without_a_host_are_of_one_host(tmp_path, hosts, fits):
+    """The file of one server does not serve the GPUs of the same numbers on two."""
+    text = TEXT.partition("topology t ")[0].replace("LABELS", LABELS).replace("server {", "t {")
+    collc.compile_text(text + "schedule sum on t { run all_reduce(t.npus, size: 1MiB) emit run }", output=tmp_path)
+    of_hosts = [found(host, gpu).found for gpu, host in enumerate(hosts)]
+    names = [Names("", (*long, *(name.partition("/")[2] for name in long))) for long in of_hosts]
+    schedules = Schedules.read(tmp_path, 0, 2, names)
+    assert isinstance(schedules.choose("allreduce", 4), tuple) == fits
+    assert schedules.peers == ({1} if fits else set())
+
+
 @pytest.fixture
 def driver(tmp_path, monkeypatch) -> Path:
     """The driver's folder of a host with four GPUs."""

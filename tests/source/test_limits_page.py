@@ -16,7 +16,6 @@ from collc.msccl.check_plan import json_text, operations
 from collc.msccl.check_plan import reader as plans
 from collc.msccl.lowering import precheck
 from collc.msccl.running import data as running
-from collc.msccl.running import run_file
 from collc.simulation import astra_file
 from collc.source import limits, problems
 from collc.source.elaboration import collectives
@@ -72,8 +71,8 @@ STATED = [
     operations.MAX_MOVED,
     json_text.MAX_BYTES,
     running.MOST_BYTES,
-    run_file.THREADS_LIMIT,
-    run_file.RANKS_LIMIT,
+    running.THREADS_LIMIT,
+    running.RANKS_LIMIT,
     traces.MAX_BYTES,
     traces.MAX_MESSAGE,
     traces.MAX_NODES,

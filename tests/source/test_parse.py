@@ -6,11 +6,12 @@ import dataclasses
 import random
 import re
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lark import Token
+from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
 
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, Span
@@ -25,8 +26,12 @@ from collc.source.parsing.tokens import quantity
 from tests.source.programs import EVERYTHING, plain, samples
 
 SAMPLES = samples()
-LARK = lark_parser(grammar_file("coll.lark").read_text(), strict=True)
-"""Loads only if the grammar is LALR(1) and no two terminals overlap."""
+
+
+@cache
+def lark() -> Lark:
+    """Loads only if the grammar is LALR(1) and no two terminals overlap."""
+    return lark_parser(grammar_file("coll.lark").read_text(), strict=True)
 
 
 def tree(text: str) -> s.File:
@@ -80,7 +85,7 @@ def messages(text: str) -> tuple[Diagnostic, ...]:
 def lark_accepts(text: str) -> bool:
     """Whether Lark accepts a text, without reading a part of a word as a keyword (`int` as `in t`), as Lark does."""
     try:
-        words = LARK.parse(text).scan_values(lambda value: isinstance(value, Token) and value.isidentifier())
+        words = lark().parse(text).scan_values(lambda value: isinstance(value, Token) and value.isidentifier())
     except UnexpectedInput:
         return False
     return not any(re.match(r"\w", text[word.end_pos :]) for word in words)
@@ -88,7 +93,7 @@ def lark_accepts(text: str) -> bool:
 
 def test_lark_reads_parts_of_words_as_keywords() -> None:
     glued = "param a = b int"
-    assert LARK.parse(glued)
+    assert lark().parse(glued)
     assert not lark_accepts(glued)
     assert not accepts(glued)
 

@@ -44,7 +44,7 @@ def by_group(net: Network, demand: Demand, model: LinkModel = LinkModel.PIPELINE
     """The schedule that `auto` makes group by group, whether or not another one is better; it is verified."""
     module = Module("m", net, demand, model)
     kinds = kinds_of(module)
-    joined = joined_parts(module, kinds, [auto(kind.module, Effort(unwinds=False)) for kind in kinds])
+    joined = joined_parts(module, kinds, [auto(kind.module, Effort()) for kind in kinds])
     assert verify_schedule(joined).ok
     assert is_proved(joined, joined.schedule) != net.has_endpoints
     listed = RowSchedule(joined.model, joined.schedule.transfers)
@@ -68,7 +68,7 @@ def test_groups_along_rails_are_one_problem(make, model: LinkModel) -> None:
 
 def shortest(net: Network, demand: Demand) -> int:
     """Picoseconds that a demand takes by itself."""
-    return auto(Module("m", net, demand, LinkModel.PIPELINED), Effort(unwinds=False)).collective_time()
+    return auto(Module("m", net, demand, LinkModel.PIPELINED), Effort()).collective_time()
 
 
 def multicast(group: list[int], targets: list[int]) -> Demand:
@@ -163,7 +163,7 @@ def test_nothing_else_is_tried_if_that_would_plan_many_parts(parts: int, is_trie
     """Each part took all the work that others may take, a 16th of what the best one may."""
     module = Module("m", ring(4, NIC), runs(all_gather([0, 1]), all_gather([2, 3])))
     best, other = (
-        Turns(Candidate(name, module.network, lambda _: module, parts=parts), 1, time=10**12, useful=SPARE_WORK)
+        Turns(Candidate(name, lambda _: module, parts=parts), 1, time=10**12, useful=SPARE_WORK)
         for name in ("group by group", "another")
     )
     search = _Search(module, Effort(), [])
@@ -216,8 +216,7 @@ def test_groups_of_any_kind_are_scheduled_right(problem: tuple[Network, Demand],
     net, demand = problem
     found = auto(Module("m", net, demand, model), Effort())
     assert verify_schedule(found).ok
-    if not found.network.unwound:
-        assert lower_bound(net, demand, model).time <= found.collective_time()
+    assert lower_bound(net, demand, model).time <= found.collective_time()
 
 
 @st.composite

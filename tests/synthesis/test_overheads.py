@@ -67,6 +67,10 @@ topology links {
 schedule npu_overhead on npus {
     run all_gather(npus.npus, size: 4kB) synthesize pccl() verify time == 7.75us emit mscclpp("a.json")
 }
+topology around = limited(ring(6, bandwidth: 100GB/s, latency: 1us), overhead: 2us)
+schedule ring_overhead on around {
+    run all_gather(around.npus, size: 720B) synthesize pccl(link_model: "pipelined") emit mscclpp("b.json")
+}
 schedule link_overhead on links { run all_gather(links.npus, size: 4kB) synthesize pccl() verify time == 7.25us }
 """
 
@@ -74,13 +78,14 @@ schedule link_overhead on links { run all_gather(links.npus, size: 4kB) synthesi
 def test_times_of_a_program(tmp_path: Path) -> None:
     """5 us of launch, 0.25 us, 1 us and 1 us of bytes; an NPU sends the second and third message 0.25 us later each.
 
-    The plan takes as long after the signals that all are ready, which take 1 us and have no overhead.
+    Plans take as long after the signals that all are ready, which take 1 us, have no overhead and wait for no message.
     """
     path = tmp_path / "p.coll"
     path.write_text(PROGRAM)
     report = collc.compile(path, output=tmp_path)
     assert report.ok
     assert "MSCCL++: simulated 3.75us (schedule: 2.75us)" in report["npu_overhead"].notes
+    assert "MSCCL++: simulated 14.0012us (schedule: 13.0012us)" in report["ring_overhead"].notes
     for name, time in (("npu_overhead", 7_750_000), ("link_overhead", 7_250_000)):
         one = report[name]
         assert (one.time_ps, one.as_json()["launch_ps"]) == (time, 5_000_000)

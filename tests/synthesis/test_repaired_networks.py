@@ -245,6 +245,14 @@ def test_sums_that_spare_damaged_nodes(
     assert schedule.collective_time(hurt, demand) <= 2 * gather.collective_time(hurt, demand)
 
 
+def test_sums_are_not_moved_if_that_delays_too_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurt = damaged(rails(16, 4), [], [(0, 64 + 16)])
+    module = Module("m", hurt, all_reduce(hurt.npus.tolist(), chunk=2**20), LinkModel.PIPELINED)
+    moved = repaired(module).collective_time(hurt, module.demand)
+    monkeypatch.setattr("collc.synthesis.symmetric.moved_sums.MOST_LISTED", 15**2 - 1)  # one of each other node
+    assert repaired(module).collective_time(hurt, module.demand) > 1.1 * moved
+
+
 @pytest.mark.parametrize(
     ("sides", "npus", "cables", "model", "most"),
     [

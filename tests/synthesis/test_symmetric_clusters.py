@@ -14,7 +14,7 @@ from benchmarks.problems import program_of
 from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
 from collc.passes.synthesizers import auto
-from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric import cluster, is_cluster, symmetric_module
 from collc.synthesis.symmetric.class_timetable import ClassTimes, Routes
 from collc.synthesis.symmetric.cluster import translated_paths
 from collc.synthesis.symmetric.level_plan import levels_of
@@ -279,3 +279,10 @@ def test_paths_are_translated_only_where_all_npus_are_alike() -> None:
     ring = support.ring(5)
     assert translated_paths(Module("m", ring, support.all_gather(list(range(5))), LinkModel.STORE)) is None
     assert translated_paths(Module("m", ring, support.all_to_all(list(range(4))), LinkModel.STORE)) is None
+
+
+def test_paths_are_not_translated_if_one_npu_has_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Module("m", support.ring(5), support.all_to_all(list(range(5)), 1000, 2), LinkModel.STORE)
+    for most, some in ((12, True), (11, False)):  # two chunks over 1, 2, 2 and 1 links
+        monkeypatch.setattr(cluster, "MOST_HOPS", most)
+        assert (translated_paths(module) is not None) == some

@@ -134,7 +134,7 @@ def test_run_files_are_a_folder_of_schedules(monkeypatch: pytest.MonkeyPatch) ->
     """They divide all sizes, whatever NCCL would take."""
     slower_nccl(monkeypatch, lambda _: 1)
     words = [*WORDS, "ring", "--sizes", "4B..4MiB", "--chunks", "1,4", "--emit", "run", "-o", "out/a", "--quiet"]
-    assert main(words) == 0
+    assert main([*words, "--dtype", "bfloat16"]) == 0
     written = json.loads(Path("out/a/tuning.json").read_text())
     assert written["notes"] == []
     assert (written["ranges"][0]["min_bytes"], written["ranges"][-1]["max_bytes"]) == (4, 4 << 20)
@@ -142,7 +142,8 @@ def test_run_files_are_a_folder_of_schedules(monkeypatch: pytest.MonkeyPatch) ->
     for row in written["ranges"]:
         assert main(["verify", f"out/a/{row['file']}"]) == 0
         for size in (row["min_bytes"], row["max_bytes"]):
-            assert schedules.choose("allreduce", size)[0] == f"a/{row['file']}"
+            assert schedules.choose("allreduce", size, dtype="bfloat16")[0] == f"a/{row['file']}"
+            assert schedules.choose("allreduce", size, dtype="float32") == "no file for elements of float32"
         at = next(times for times in written["times_ps"] if row["min_bytes"] <= times["bytes"] <= row["max_bytes"])
         assert at["run"] >= at["ideal"]
     assert schedules.choose("allreduce", (4 << 20) + 4) == f"no file for {(4 << 20) + 4} bytes"
@@ -352,6 +353,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
         (PROGRAM, ["--algorithm", "tako"], 2, "U0102"),
         (PROGRAM + PROGRAM.split("\n")[-2].replace("sum", "two"), [], 2, "U0107"),
         (GROUP.replace("1MiB)", "1MiB) using ring"), [], 2, "U0160"),
+        (PROGRAM, ["--dtype", "float32"], 2, "U0160"),
         (PROGRAM.replace("{ run", "{ run all_reduce(t.npus, size: 1MiB) run"), [], 2, "U0160"),
         (PROGRAM.replace("1MiB)", '1MiB, op: "max")'), ["--emit", "mscclpp"], 1, "M0120"),
         pytest.param(PROGRAM, ["--sizes", "4B..8B", "--emit", "mscclpp"], 3, "S0311", marks=pytest.mark.slow),

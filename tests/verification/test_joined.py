@@ -358,7 +358,7 @@ def test_two_places_have_no_link_in_common() -> None:
     """An All-Gather over each of two rails, and twice over one of them."""
     net = network(3, [ends for rail in (3, 4) for npu in range(3) for ends in ((npu, rail, NIC), (rail, npu, NIC))], 2)
     demand = Demand((*all_gather([0, 1, 2]).runs, *all_gather([0, 1, 2]).runs))
-    alone = auto(Module("m", switched(3, NIC), all_gather([0, 1, 2]), LinkModel.PIPELINED), Effort(unwinds=False))
+    alone = auto(Module("m", switched(3, NIC), all_gather([0, 1, 2]), LinkModel.PIPELINED), Effort())
     device, link, run = np.arange(4), np.arange(6), np.array([[0], [1]], np.int32)
     for rail, right in ((1, True), (0, False)):
         devices, links = np.stack([device, np.append(device[:3], 3 + rail)]), np.stack([link, link + 6 * rail])

@@ -193,16 +193,7 @@ def _run_passes(given: BuildInput, passes: Sequence[Pass], context: PassContext)
 
         module = _module_after(given, passes, context, relays=False)
         if has_plan(module, plan):
-            if given.time_limit is not None or "auto" not in [step.name for step in passes]:
-                return module
-            from collc.application.emit.file_times import faster_plan
-
-            silent = BuildInput(given.request, given.settings, given.progress)
-
-            def plan_again(context: PassContext) -> Module:
-                return _module_after(silent, passes, context, relays=False)
-
-            return faster_plan(module, given.request.network, plan, plan_again, context)
+            return module
     return _module_after(given, passes, context, relays=any(EMIT_KINDS[kind].only_messages for kind in kinds))
 
 

@@ -10,7 +10,7 @@ finds for a small, a middle and a large buffer.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -35,7 +35,6 @@ from collc.simulation.engine import MOST_SIMULATED, Deadlock, Simulation, simula
 from collc.simulation.routing import NoRoute
 from collc.simulation.tasks import TaskGraph
 from collc.simulation.timing import ExactTiming
-from collc.synthesis.task import WorkMeter
 from collc.ten.demand import Demand, Standard
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -365,43 +364,3 @@ def fastest_plan(module: Module, options: MscclOptions) -> Json:
         return first
     others = list(plans)
     return min([first, *others], key=lambda plan: plan_time(plan, module, options.instances)) if others else first
-
-
-def faster_plan(
-    module: Module,
-    network: Network,
-    options: MscclOptions,
-    again: Callable[[PassContext], Module],
-    context: PassContext,
-) -> Module:
-    """What `auto` found; if it has direct links in place of switches, one for the switches if its plan is faster.
-
-    network: with the switches, over which both plans are simulated. again: makes the module with another context than
-    `context`. The result has a note on the choice.
-    """
-    if network.unwound or not module.network.unwound:
-        return module
-    first = _time(module, network, options)
-    if first is None:
-        return module
-    effort = replace(context.effort, unwinds=False, work=WorkMeter())
-    other = again(replace(context, effort=effort))
-    second = _time(other, network, options)
-    if second is None:
-        return module
-    chosen = other if second < first else module
-    note = (
-        f"auto: over the switches, the plan of {module.algorithm} takes {format_time(first)}, and that of "
-        f"{other.algorithm} {format_time(second)}: chose {chosen.algorithm}"
-    )
-    return replace(chosen, notes=(*chosen.notes, note))
-
-
-def _time(module: Module, network: Network, options: MscclOptions) -> int | None:
-    """Picoseconds of the plan of a module over a network; None if it has none or is too large to simulate."""
-    if module.schedule is None or len(module.schedule) > MOST_SIMULATED:
-        return None
-    try:
-        return plan_time(fastest_plan(module, options), replace(module, network=network), options.instances)
-    except (SourceError, Deadlock, NoRoute):
-        return None

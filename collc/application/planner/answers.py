@@ -16,7 +16,6 @@ from collc.ten.arrays import Int32Array
 from collc.ten.compaction import renumber_demand, renumber_network
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule
 from collc.ten.module import Module
-from collc.ten.network import Network
 from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import RowSchedule, Schedule, StepSchedule
 
@@ -116,15 +115,10 @@ def rename_module(module: Module, devices: Int32Array) -> Module:
 
     Links, ranks and chunks keep their numbers, so that transfers stay as they are.
     """
-    network = _rename_network(module.network, devices)
+    network = renumber_network(module.network, devices)
     assert module.schedule is not None
     schedule = _rename_schedule(module.schedule, devices)
     return replace(module, network=network, demand=renumber_demand(module.demand, devices), schedule=schedule)
-
-
-def _rename_network(network: Network, devices: Int32Array) -> Network:
-    """The network with its devices renamed. Switches may have been replaced by links, so that there are fewer."""
-    return renumber_network(network, devices[: network.device_count])
 
 
 def _rename_schedule(schedule: Schedule, devices: Int32Array) -> Schedule:
@@ -142,7 +136,9 @@ def _rename_schedule(schedule: Schedule, devices: Int32Array) -> Schedule:
         factored = _rename_schedule(schedule.factored, devices)
         if isinstance(factored, FactoredSchedule):
             numbers = _rename_numbers(schedule.numbers, devices)
-            return replace(schedule, whole=_rename_network(schedule.whole, devices), factored=factored, numbers=numbers)
+            return replace(
+                schedule, whole=renumber_network(schedule.whole, devices), factored=factored, numbers=numbers
+            )
     return RowSchedule(schedule.model, schedule.transfers)
 
 

@@ -78,8 +78,8 @@ class PlanRunOptions(TypedDict, total=False):
         Plans only add.
     collective: what the file must compute; what it says itself if it is missing.
     root: rank of the root of a rooted collective.
-    transport: what carries the messages of an MSCCL file: "memory" (one thread, in a random order), "threads" (a thread
-        for each threadblock), or "tcp" (a process for each rank, connected over TCP).
+    transport: what carries messages: "memory" (one thread, in a random order), "threads" (a thread for each
+        threadblock, not for plans), or "tcp" (a process for each rank, connected over TCP).
     """
 
     dtype: str

@@ -65,7 +65,8 @@ class TuningSettings:
     output: the folder. sizes: the smallest and the largest buffer in bytes. schedule: its name; None for the only one.
     definitions: values of params. kinds: of files. profile: the runtime of MSCCL files. algorithms, chunks, instances:
     what is tried; () for the defaults. channels: most channels, None for as many as the runtime allows. costs: of the
-    protocols that are tried. tolerance: how much longer than the best a size may take, for fewer ranges.
+    protocols that are tried. tolerance: how much longer than the best a size may take, for fewer ranges. dtype: of the
+    elements that run files are for; "": any.
     """
 
     output: Path
@@ -80,6 +81,7 @@ class TuningSettings:
     channels: tuple[int | None, ...] = (None,)
     costs: tuple[ProtocolCost, ...] = tuple(DEFAULT_COSTS.values())
     tolerance: Fraction = Fraction(1, 50)
+    dtype: str = ""
     seed: int | None = None
     processes: Processes = field(default_factory=Processes)
 
@@ -93,6 +95,9 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     """
     from collc.msccl.plans.precheck import check_sums, other_reductions
 
+    if settings.dtype and "run" not in settings.kinds:
+        message = "of MSCCL files and MSCCL++ plans none is for one type of elements alone"
+        raise UsageError(Diagnostic("U0160", message, hint="--dtype TYPE is for --emit run"))
     outline = read_program(path)
     check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
     if settings.schedule is None and len(outline.schedules) != 1:
@@ -167,7 +172,9 @@ def _tasks(
     instances = settings.instances or INSTANCES
     profiles = {"msccl": settings.profile, "run": Profile.RUN}
     files = tuple(
-        FileOptions(kind, count, channels, profiles.get(kind, Profile.EXECUTOR))
+        FileOptions(
+            kind, count, channels, profiles.get(kind, Profile.EXECUTOR), settings.dtype if kind == "run" else ""
+        )
         for kind in settings.kinds
         for count in (instances if kind != "run" else settings.instances or instances[:1])
         for channels in (settings.channels if kind != "mscclpp" else (None,))

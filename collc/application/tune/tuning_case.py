@@ -60,13 +60,14 @@ class SchedulePlan:
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """How a schedule is written. channels: most channels; None: as many as the runtime allows. profile: the runtime of
-    an MSCCL file or a run file.
+    an MSCCL file or a run file. dtype: of the elements, for run files.
     """
 
     kind: Runtime
     instances: int
     channels: int | None
     profile: Profile = Profile.EXECUTOR
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,7 @@ def file_options(options: FileOptions, protocol: str, sizes: tuple[int, int | No
         protocol=Protocol(protocol),
         channels=options.channels,
         sizes=sizes,
+        dtype=options.dtype,
     )
 
 

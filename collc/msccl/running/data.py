@@ -22,6 +22,9 @@ TransportName = Literal["memory", "threads", "tcp"]
 """What carries messages: queues in one thread, in a random order of events, or in a thread for each threadblock; or TCP
 connections between a process for each rank.
 """
+THREADS_LIMIT: Final = 512
+RANKS_LIMIT: Final = 64
+"""Threads and processes at most."""
 DTYPES: Final = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64", "uint64")
 
 
@@ -69,12 +72,19 @@ def check_choices(dtype: str, op: str | None) -> None:
         raise UsageError(Diagnostic("X0200", what, hint=f"there are {', '.join(known)}"))
 
 
-def check_transport(transport: str) -> None:
-    """Raise UsageError (X0200) for an unknown transport."""
+def check_transport(transport: str, threadblocks: int, ranks: int) -> None:
+    """Raise UsageError for an unknown transport (X0200), and for more threads or processes than may be (X0201)."""
     known = get_args(TransportName)
     if transport not in known:
         hint = f"there are {', '.join(known)}"
         raise UsageError(Diagnostic("X0200", f"unknown transport '{transport}'", hint=hint))
+    count, what, most = {
+        "threads": (threadblocks, "threadblocks are too many for real threads", THREADS_LIMIT),
+        "tcp": (ranks, "ranks are too many for processes of their own", RANKS_LIMIT),
+    }.get(transport, (0, "", 0))
+    if count > most:
+        text = f"{count} {what} (at most {most})"
+        raise UsageError(Diagnostic("X0201", text, hint="leave the transport out: all runs in one thread then"))
 
 
 def op_of(redop: str, path: Path) -> str:

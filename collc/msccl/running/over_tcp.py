@@ -1,4 +1,4 @@
-"""Execution of an MSCCL file by one process for each rank, over TCP connections of this machine."""
+"""Execution of a program by one process for each rank, over TCP connections of this machine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.diagnostics import CheckFailed, Diagnostic
 from collc.msccl.check.model import FileProgram
 from collc.msccl.check.results import CollectiveCall
-from collc.msccl.running.data import Array, RunData
+from collc.msccl.running.data import Array, RunData, RunReport
 from collc.runtime.frames import read_frame, write_frame
 from collc.runtime.rank_program import Call, memory_bounds
 from collc.runtime.run_program import RunProgram
@@ -33,43 +34,47 @@ these seconds to say for what they wait.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TcpRun:
-    """seconds: from the first start of a rank to the last end. sent: messages of all ranks."""
-
-    seconds: float
-    sent: int
-
-
 def run_program_of(program: FileProgram, call: CollectiveCall) -> RunProgram:
     """The program of a file in the form of the runtime, for one call."""
     tbs, steps = program.tbs, program.steps
     columns = (steps.kind, steps.srcbuf, steps.srcoff, steps.dstbuf, steps.dstoff, steps.cnt)
+    blocks = np.stack([tbs.gpu, tbs.send, tbs.recv, tbs.chan], axis=1)
+    table = np.stack([steps.tb, *columns, steps.depid, steps.deps, steps.hasdep], axis=1)
+    return call_program(program.name, call, program.chunks, blocks, table)
+
+
+def call_program(
+    name: str, call: CollectiveCall, chunks: NDArray[np.int64], blocks: NDArray[np.int32], steps: NDArray[np.int32]
+) -> RunProgram:
+    """The program of a file of another kind, for one call. chunks, blocks, steps: as in RunProgram."""
     return RunProgram(
-        name=program.name,
+        name=name,
         coll=call.coll,
         root=call.root,
-        op=program.redop,
-        chunks_per_loop=program.nchunksperloop,
-        in_place=program.inplace,
-        out_of_place=program.outofplace,
-        sizes=(program.min_bytes, program.size_limit or 0),
+        op="",
+        chunks_per_loop=call.total,
+        in_place=call.inplace,
+        out_of_place=not call.inplace,
+        sizes=(0, 0),
         chunk_bytes=0,
         time_ps=0,
-        npus=("",) * program.ngpus,
+        npus=("",) * call.ranks,
         labels=(),
-        chunks=program.chunks,
-        blocks=np.stack([tbs.gpu, tbs.send, tbs.recv, tbs.chan], axis=1),
-        steps=np.stack([steps.tb, *columns, steps.depid, steps.deps, steps.hasdep], axis=1),
+        chunks=chunks,
+        blocks=blocks,
+        steps=steps,
         when=np.zeros(len(steps), np.int64),
     )
 
 
-def run_over_tcp(program: RunProgram, data: RunData, merge: int, capacity: int) -> TcpRun:
-    """Execute a program on the memory of a run, and leave there what the ranks have at the end.
+def run_over_tcp(program: RunProgram, data: RunData, merge: int, capacity: int) -> RunReport:
+    """Execute a program on the inputs of a run, with a process for each rank.
 
     merge, capacity: as in `Call`. Raises CheckFailed (X0209) if a rank fails, or if messages stay out.
     """
+    ranks = range(program.ranks)
+    for rank in ranks:
+        data.fill_input(0, rank)
     memory, inplace = data.memory, data.call.inplace
     call = Call(memory.shape[1], memory.dtype.name, data.op, inplace, merge, capacity)
     memories = np.split(memory, memory_bounds(program, inplace=inplace)[1:-1].tolist())
@@ -81,9 +86,12 @@ def run_over_tcp(program: RunProgram, data: RunData, merge: int, capacity: int) 
     raise_if_failed(answers)
     for part, (_, content) in zip(memories, answers, strict=True):
         part[:] = np.frombuffer(content, part.dtype).reshape(part.shape)
+    data.finish()
+    for rank in ranks:
+        data.compare_output(0, rank)
     reports = [values for values, _ in answers]
     seconds = max(values["ended"] for values in reports) - min(values["began"] for values in reports)
-    return TcpRun(seconds, sum(values["sent"] for values in reports))
+    return data.report(sum(values["sent"] for values in reports), [], seconds)
 
 
 Answer = tuple[dict[str, Any], bytes]
@@ -163,7 +171,7 @@ def raise_if_failed(answers: Sequence[Answer]) -> None:
 def _start_worker(prefix: Sequence[str], module: str) -> subprocess.Popen[bytes]:
     # One thread for NumPy: ranks are many. With -P, nothing in the current folder is imported.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    code = f"import sys; sys.path.append(sys.argv[1]); from {module} import main; main()"
+    code = f"import sys; sys.path.append(sys.argv[1]); from collc.runtime.frames import serve; serve('{module}')"
     command = [*prefix, sys.executable, "-P", "-c", code, str(Path(__file__).parents[3])]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 

@@ -14,11 +14,10 @@ import threading
 import time
 from itertools import product
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
-from collc.base.diagnostics import CheckFailed, Diagnostic, UsageError
+from collc.base.diagnostics import CheckFailed
 from collc.msccl.check.collectives import KNOWN, canonical
 from collc.msccl.check.contract import check_contract
 from collc.msccl.check.deadlock import chunks_per_message
@@ -41,10 +40,6 @@ from collc.msccl.running.data import (
 from collc.runtime.collectives import INPUT, REDUCING, ROOTED
 from collc.runtime.data import Memory, Queues, StepData
 from collc.runtime.replay import Blocked, Interpreter
-
-THREADS_LIMIT: Final = 512
-RANKS_LIMIT: Final = 64
-"""Threads and processes at most."""
 
 
 def run_file(
@@ -70,10 +65,9 @@ def run_file(
     or a rank fails.
     """
     check_choices(dtype, op)
-    check_transport(transport)
     program, coll = _load(path, collective, profile)
     op = op or (op_of(program.redop, path) if coll in REDUCING else "sum")
-    _check_size(program, transport)
+    check_transport(transport, len(program.tbs), program.ngpus)
     elements = chunk_elements(count, coll, program.ngpus, program.nchunksperloop, 1)
     check_root(root, program.ngpus, path)
     if coll not in ROOTED:
@@ -87,17 +81,6 @@ def run_file(
         data = RunData(call, layout, chunks[:, INPUT].tolist(), np.dtype(dtype), elements, op, number)
         reports.append(_run(program, data, random.Random(number), transport))
     return reports
-
-
-def _check_size(program: FileProgram, transport: TransportName) -> None:
-    """Raise UsageError (X0201) for more threads or processes than there may be."""
-    count, what, most = {
-        "threads": (len(program.tbs), "threadblocks are too many for real threads", THREADS_LIMIT),
-        "tcp": (program.ngpus, "ranks are too many for processes of their own", RANKS_LIMIT),
-    }.get(transport, (0, "", 0))
-    if count > most:
-        text = f"{count} {what} (at most {most})"
-        raise UsageError(Diagnostic("X0201", text, hint="leave the transport out: all runs in one thread then"))
 
 
 def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FileProgram, str]:
@@ -114,8 +97,6 @@ def _load(path: Path, collective: str | None, profile: Profile) -> tuple[FilePro
 
 def _run(program: FileProgram, data: RunData, rng: random.Random, transport: TransportName) -> RunReport:
     """One run in one placement: the inputs, the steps, and the comparison of the outputs."""
-    for rank in range(program.ngpus):
-        data.fill_input(0, rank)
     operands = operands_of(program, data.layout)
     steps = StepData[Array](operands, Memory[Array](data.memory, OPS[data.op]), Queues[Array](len(program.connections)))
     merge = chunks_per_message(program.message_bytes, data.memory.itemsize * data.memory.shape[1])
@@ -128,11 +109,9 @@ def _run(program: FileProgram, data: RunData, rng: random.Random, transport: Tra
     if transport == "tcp" and not program.unlimited_run[1]:
         from collc.msccl.running.over_tcp import run_over_tcp, run_program_of
 
-        over = run_over_tcp(run_program_of(program, data.call), data, merge, CAPACITY[program.proto])
-        data.finish()
-        for rank in range(program.ngpus):
-            data.compare_output(0, rank)
-        return data.report(over.sent, [], over.seconds)
+        return run_over_tcp(run_program_of(program, data.call), data, merge, CAPACITY[program.proto])
+    for rank in range(program.ngpus):
+        data.fill_input(0, rank)
     hung = _run_threads(interpreter, rng) if transport == "threads" else interpreter.run(rng)
     data.finish()
     for rank in range(program.ngpus if not hung else 0):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from collc.msccl.check.collectives import KNOWN, canonical
 from collc.msccl.check.findings import Findings, check_root, errors_of
 from collc.msccl.check.results import CollectiveCall
 from collc.msccl.check_plan import check_plan
+from collc.msccl.check_plan.events import run_plan
 from collc.msccl.check_plan.interpreter import Mailboxes, PlanInterpreter, semaphores_of
 from collc.msccl.check_plan.json_text import locate
 from collc.msccl.check_plan.memory import address, check_addresses, check_counts, memory_of, total_chunks
@@ -39,7 +40,7 @@ from collc.msccl.running.data import (
     chunk_elements,
     unknown_result,
 )
-from collc.runtime.collectives import INPUT, OUTPUT, REDUCING, ROOTED, buffer_sizes
+from collc.runtime.collectives import INPUT, OUTPUT, REDUCING, ROOTED, MemoryLayout, buffer_sizes
 
 LAUNCHES: Final = {"Simple": 2, "LL": 4}
 """Launches by protocol: packets of one launch overwrite what the launch before the last one put there."""
@@ -59,18 +60,17 @@ def run_plan_file(
 ) -> list[RunReport]:
     """Execute a plan `runs` times, two launches each; run k uses seed + k for data and order.
 
-    count: elements as NCCL counts them; default: two a chunk. op: "sum", which is all that plans do. transport: only
-    "memory". Raises UsageError for an unknown dtype or op, another transport, a count that the plan can't be used for
-    and collectives whose result is not known; CheckFailed if the plan's structure is broken.
+    count: elements as NCCL counts them; default: two a chunk. op: "sum", which is all that plans do. transport: not
+    "threads"; over TCP there is one launch, in one order. Raises UsageError for an unknown dtype or op, another
+    transport, a count that the plan can't be used for and collectives whose result is not known; CheckFailed if the
+    plan's structure is broken or a rank fails.
     """
     check_choices(dtype, op)
-    check_transport(transport)
-    if transport != "memory":
-        text = "plans run in one thread, in a random order"
-        raise UsageError(
-            Diagnostic("X0207", text, hint="leave the transport out, and ask for more runs with other seeds")
-        )
     plan, coll = _load(path, collective)
+    check_transport(transport, len(plan.threadblocks), len(plan.chunks))
+    if transport == "threads":
+        text = "plans run in one thread, in a random order, or over TCP"
+        raise UsageError(Diagnostic("X0207", text, hint="leave the transport out, or take --transport tcp"))
     adds = any(len(move.sources) > 1 for operation in plan.operations for move in operation.moves)
     if op not in (None, "sum") and (coll in REDUCING or adds):
         text = f"MSCCL++ always adds, whatever the operation of a call: {path} has no run with {op}"
@@ -90,12 +90,32 @@ def run_plan_file(
         raise CheckFailed(*errors_of(findings, path))
     least = (buffer_sizes(coll, call.ranks, total) or (0, 0))[INPUT]
     inputs, launches = [max(least, chunks[INPUT]) for chunks in plan.chunks], LAUNCHES[plan.protocol]
+    values = np.dtype(dtype), elements, op or "sum"
+    if transport == "tcp":
+        return _run_over_tcp(plan, call, layout, inputs, values, range(seed, seed + runs))
     return [
-        _DataInterpreter(
-            plan, RunData(call, layout, inputs, np.dtype(dtype), elements, op or "sum", seed + k, launches)
-        ).report()
-        for k in range(runs)
+        _DataInterpreter(plan, RunData(call, layout, inputs, *values, seed + k, launches)).report() for k in range(runs)
     ]
+
+
+def _run_over_tcp(
+    plan: Plan,
+    call: CollectiveCall,
+    layout: MemoryLayout,
+    inputs: list[int],
+    values: tuple[np.dtype[Any], int, str],
+    seeds: Iterable[int],
+) -> list[RunReport]:
+    """Execute the first launch of a plan over TCP, unless threadblocks would wait forever."""
+    from collc.msccl.running.over_tcp import run_over_tcp
+    from collc.msccl.running.plan_over_tcp import program_of_plan
+
+    history = run_plan(plan)
+    program = program_of_plan(plan, call, layout, [op for op, _ in history.done])
+    hung = [(place.gpu, place.tb, place.step) for place in (op.location for op in history.halted)]
+    largest = int(program.steps[:, 6].max(initial=1))
+    runs = (RunData(call, program.layout(inplace=plan.inplace)[1], inputs, *values, seed) for seed in seeds)
+    return [data.report(0, hung) if hung else run_over_tcp(program, data, largest, 1) for data in runs]
 
 
 def _load(path: Path, collective: str | None) -> tuple[Plan, str]:

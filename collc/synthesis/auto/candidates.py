@@ -1,6 +1,8 @@
 """The candidates for a module: each synthesizer that applies, on the network as it is or with direct links in the place
 of its switches, and textbook algorithms.
 
+Schedules on direct links are put back on the switches, and count with the time that they take there.
+
 If NPUs have limits, each turn plans without them and starts the transfers anew as the limits allow, as the synthesizer
 alone does (collc/synthesis/endpoints.py). So all times that are compared count the limits.
 """
@@ -8,8 +10,8 @@ alone does (collc/synthesis/endpoints.py). So all times that are compared count 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Final, TypeVar
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
@@ -18,11 +20,11 @@ from collc.synthesis.auto.record import PhasePlanner, Synthesizer
 from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.endpoints import limited_schedule, networks_without_limits, retiming_work
 from collc.synthesis.fixed.textbook import textbook_algorithms
+from collc.synthesis.over_switches import over_switches
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.limited import Ports, without_limits
 from collc.ten.module import Bound, Module
-from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
@@ -42,49 +44,37 @@ GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
 class Candidate:
     """A synthesizer of the whole schedule.
 
-    network: the one whose links it uses. build: plans, and counts its work. ahead: how many turns it is ahead of the
-    least likely synthesizers: 2 if it is likely the best one on the network as it is. parts: how many problems alike it
-    plans at once, each of which others plan.
+    build: plans, and counts its work. ahead: how many turns it is ahead of the least likely synthesizers: 2 if it is
+    likely the best one on the network as it is. parts: how many problems alike it plans at once, each of which others
+    plan.
     """
 
     name: str
-    network: Network
     build: Build
     ahead: int = 0
     parts: int = 1
 
 
-@dataclass
-class KnownBounds:
-    """The lower bounds of one module on several networks, each computed once for all that ask."""
-
-    _known: dict[int, tuple[Network, Bound]] = field(default_factory=dict[int, tuple[Network, Bound]])
-
-    def of(self, network: Network, module: Module) -> int:
-        """Picoseconds that no schedule of the module takes less than on a network."""
-        if id(network) not in self._known:
-            self._known[id(network)] = network, lower_bound(network, module.demand, module.model)
-        return self._known[id(network)][1].time
-
-    def find(self, network: Network) -> Bound | None:
-        """The bound on a network if it is known."""
-        return self._known.get(id(network), (network, None))[1]
+def bound_of(module: Module) -> Callable[[], Bound]:
+    """Gives the lower bound of a module, which is computed when it is first asked for."""
+    return cache(lambda: lower_bound(module.network, module.demand, module.model))
 
 
 def candidates(
-    module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer], search: Search
+    module: Module, effort: Effort, bound: Callable[[], Bound], synthesizers: Sequence[Synthesizer], search: Search
 ) -> list[Candidate]:
-    """All candidates; of those that are equally far ahead, the likelier ones first. bounds: of the module.
+    """All candidates; of those that are equally far ahead, the likelier ones first. bound: of the module.
 
     search: for the sums of nodes in switches that reduce.
     """
-    listed = _OnNetwork(module, effort, bounds, synthesizers, search).candidates("", 1)
-    if effort.unwinds and (direct := _unwound(module)) is not None:
-        listed += _OnNetwork(direct, effort, bounds, synthesizers, search).candidates(" on unwound switches", 0)
+    listed = _OnNetwork(module, module, effort, bound, synthesizers, search).candidates("", 1)
+    if (direct := _unwound(module)) is not None:
+        on_direct = _OnNetwork(module, direct, effort, bound_of(direct), synthesizers, search)
+        listed += on_direct.candidates(" on unwound switches", 0)
     if effort.library is not None:
         for name, messages, lay_out in textbook_algorithms(module, effort.library):
             plan = partial(_lay_out, lay_out, TRANSFER_WORK * messages)
-            listed.append(Candidate(name, module.network, partial(_with_limits, module, plan), -1))
+            listed.append(Candidate(name, partial(_with_limits, module, plan), -1))
     return sorted(listed, key=lambda candidate: -candidate.ahead)
 
 
@@ -161,12 +151,21 @@ class _Parts:
 
 
 class _OnNetwork:
-    """The candidates on one network: each synthesizer that applies, as a function from a work meter to a schedule."""
+    """The candidates on one network: each synthesizer that applies, as a function from a work meter to a schedule.
+
+    own: the module that they plan, `module` or with direct links. bound: of it.
+    """
 
     def __init__(
-        self, module: Module, effort: Effort, bounds: KnownBounds, synthesizers: Sequence[Synthesizer], search: Search
+        self,
+        module: Module,
+        own: Module,
+        effort: Effort,
+        bound: Callable[[], Bound],
+        synthesizers: Sequence[Synthesizer],
+        search: Search,
     ) -> None:
-        self._module, self._effort, self._bounds = module, effort, bounds
+        self._module, self._own, self._effort, self._bound_of_own = module, own, effort, bound
         self._synthesizers, self._search = synthesizers, search
         self._task_bounds: dict[bool, int] = {}
 
@@ -175,9 +174,10 @@ class _OnNetwork:
 
         suffix: of their names.
         """
-        problem = ProblemKind(replace(self._module, network=without_limits(self._module.network)))
+        problem = ProblemKind(replace(self._own, network=without_limits(self._own.network)))
+        plan = self._plan if self._own is self._module else self._plan_over_switches
         plans = {
-            record.name: partial(self._plan, record)
+            record.name: partial(plan, record)
             for record in self._synthesizers
             if record.applies is not None and record.applies(problem)
         }
@@ -185,13 +185,9 @@ class _OnNetwork:
             plans = {"in-network": self._in_network, **plans}
         most = 1 if len(Ports.of(self._module.network)) else 2  # each turn with limits plans twice, and retimes
         likely = [name for name in problem.likely_best if name in plans]
-        network = self._module.network
         return [
             Candidate(
-                name + suffix,
-                network,
-                partial(_with_limits, self._module, plans[name]),
-                min(most, ahead + (name in likely)),
+                name + suffix, partial(_with_limits, self._module, plans[name]), min(most, ahead + (name in likely))
             )
             for name in dict.fromkeys([*likely, *plans])
         ]
@@ -201,6 +197,14 @@ class _OnNetwork:
 
         return in_network(free, self._effort.with_work(meter), lambda inner: self._search(inner, meter))
 
+    def _plan_over_switches(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
+        """A plan on direct links, put back on the switches."""
+        own = self._own if free is self._module else replace(free, network=unwound(free.network))
+        planned = join(self._plan(record, own, meter))
+        assert planned.schedule is not None
+        _add_whole(meter, 2 * TRANSFER_WORK * len(planned.schedule))
+        return over_switches(planned, free.network)
+
     def _plan(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
         """A synthesizer, which is loaded when it is called first; all phases of copies get the same part of the work.
 
@@ -208,9 +212,9 @@ class _OnNetwork:
         """
         assert record.load is not None
         planner, effort = record.load(), self._effort
-        own = free is self._module
+        own = free is self._own
         if not isinstance(planner, PhasePlanner):
-            bound = partial(self._bounds.of, free.network, free) if own else None
+            bound = (lambda: self._bound_of_own().time) if own else None
             return planner.plan(free, replace(effort.with_work(meter), bound=bound), {})
         parts = _Parts(meter, 2 * len(split(free)) - 1)
 

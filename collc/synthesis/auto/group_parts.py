@@ -42,7 +42,7 @@ def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -
         planned = [plan(kind.module, meter, len(kinds)) for kind in kinds]
         return joined_parts(module, kinds, planned)
 
-    return Candidate("group by group", module.network, build, 2 if parts > 1 else 0, parts=parts // len(kinds))
+    return Candidate("group by group", build, 2 if parts > 1 else 0, parts=parts // len(kinds))
 
 
 @dataclass(frozen=True, eq=False)

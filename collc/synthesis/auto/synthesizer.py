@@ -25,13 +25,12 @@ from typing import Final
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
-from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, KnownBounds, candidates
+from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, bound_of, candidates
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.endpoints import refuse_buffers
 from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, check_transfer_count
 from collc.ten.module import Module
-from collc.ten.network import Network
 
 FIRST_WORK: Final = 25_000
 """Limit of the first turn of small problems; a sixteenth of a unit for each pair of a chunk and an NPU that it must
@@ -64,8 +63,7 @@ MOST_LISTED_CHUNKS: Final = 5_000_000
 def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> Module:
     """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
 
-    What the module's schedule has already is planned round. The network of the result is the unwound
-    one if that is better; the notes say so.
+    What the module's schedule has already is planned round.
     synthesizers: those to choose among.
     Raises what the synthesizers raise if none finds a schedule, NoSchedule if `effort.stop` asks to stop before.
     """
@@ -83,13 +81,10 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
             raise
     best, built = search.result()
     name = best.candidate.name
-    why = "meets the bound" if search.meets_bound(best) else "is the best of those tried"
+    why = "meets the bound" if best.time <= search.bound().time else "is the best of those tried"
     notes = [*module.notes, *search.notes, f"auto: chose {name}, which {why}"]
-    if built.network.unwound and not module.network.unwound:
-        notes.append(UNWOUND)
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
-    bound = search.bounds.find(built.network)
-    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=bound)
+    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=search.bound())
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
@@ -106,12 +101,6 @@ def _without_listing(module: Module, effort: Effort) -> Module | None:
     note = f"auto: chose symmetric; the others would list at least {transfers:,} transfers"
     notes = (*module.notes, note)
     return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
-
-
-UNWOUND: Final = (
-    "the switches are unwound: links, schedule, time and bound are those of the unwound network, "
-    "on which direct links stand for the switches; 'synthesize pccl()' plans for the switches as they are"
-)
 
 
 @dataclass(eq=False, slots=True)
@@ -172,12 +161,14 @@ class _Search:
     spent: int = 0
     counted: int = 0
     failure: CollcError | None = None
-    bounds: KnownBounds = field(default_factory=KnownBounds)
     _turns: list[Turns] = field(default_factory=list[Turns])
+
+    def __post_init__(self) -> None:
+        self.bound = bound_of(self.module)
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
-        known = candidates(self.module, self.effort, self.bounds, self.synthesizers, self._plan_part)
+        known = candidates(self.module, self.effort, self.bound, self.synthesizers, self._plan_part)
         divided = by_group(self.module, self._plan_part)
         if divided is not None:  # if its parts share nothing, nothing else is likely
             most = 0 if divided.ahead else 2
@@ -234,26 +225,8 @@ class _Search:
 
     @property
     def best(self) -> Turns | None:
-        """Those that found the schedule to choose: one on the network as it is that meets the bound there, or the
-        shortest; None if there is none.
-        """
-        found = [turns for turns in self._turns if turns.built is not None]
-        return min(found, key=lambda turns: (not self._is_met_by(turns), turns.time), default=None)
-
-    def _is_met_by(self, turns: Turns) -> bool:
-        """Whether nothing on the network as it is takes less time than a schedule there."""
-        own = self.module.network
-        return turns.candidate.network is own and turns.time <= self.bounds.of(own, self.module)
-
-    def meets_bound(self, turns: Turns) -> bool:
-        """Whether nothing on its network takes less time than a schedule."""
-        return turns.time <= self.bounds.of(turns.candidate.network, self.module)
-
-    def _gain(self, network: Network, best: Turns) -> Fraction:
-        """The part of the time of the best schedule by which one on a network could be shorter, at most."""
-        if self._is_met_by(best):
-            return Fraction(0)
-        return 1 - Fraction(self.bounds.of(network, self.module), max(1, best.time))
+        """Those that found the shortest schedule; None if there is none."""
+        return min((turns for turns in self._turns if turns.built), key=lambda turns: turns.time, default=None)
 
     def _next(self) -> tuple[Turns, WorkMeter] | None:
         """Whose turn is next, and its work: of those that could find something, the one with the least limit for how
@@ -270,7 +243,8 @@ class _Search:
         """The work that may still be spent on a candidate: none if nothing can be gained, less if it is little."""
         if best is None:
             return GROWTH * turns.limit
-        gain, spare, more = self._gain(turns.candidate.network, best), self._spare, Fraction(2 * best.useful)
+        gain = Fraction(best.time - self.bound().time, max(1, best.time))
+        spare, more = self._spare, Fraction(2 * best.useful)
         others_plan_each_part = turns is not best and best.candidate.parts * best.useful > GROWTH**2 * spare
         if gain <= 0 or others_plan_each_part:
             return 0
@@ -295,7 +269,7 @@ class _Search:
         """
         most = None if meter.remainder is None else meter.remainder // parts
         part = self.effort.work_part / parts
-        effort = replace(self.effort, work_part=part, library=None, unwinds=False, time_limit=None, experience=None)
+        effort = replace(self.effort, work_part=part, library=None, time_limit=None, experience=None)
         nested = _Search(module, effort.with_work(meter), self.synthesizers, most)
         try:
             nested.run()

@@ -14,7 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.graph.damage import undamaged_network
+from collc.graph.digraph import Digraph
+from collc.graph.distances import hops_from
 from collc.graph.translations import find_translations
+from collc.synthesis.shortest_paths import MOST_HOPS
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.synthesis.symmetric.level_plan import plan_exchange, plan_levels
 from collc.synthesis.symmetric.one_shot import plan_one_shot
@@ -62,15 +65,17 @@ def cluster_copies(
 def translated_paths(module: Module) -> FactoredSchedule | None:
     """A schedule of an All-to-All without switches, along the shortest paths of one NPU and their translations.
 
-    `symmetric` loads links more evenly, but lists all transfers. None if NPUs have limits or are not all alike, or
-    links have no bandwidth or latency.
+    `symmetric` loads links more evenly, but lists all transfers. None if NPUs have limits or are not all alike, links
+    have no bandwidth or latency, or the paths of one NPU have more than MOST_HOPS links.
     """
     network, standard = module.network, module.demand.standard
     if standard is None or standard.kind != "all_to_all" or network.has_switches or network.has_endpoints:
         return None
     translations = _transitive_translations(module)
+    if translations is None or int(hops_from(Digraph.of(network), 0).sum()) * standard.chunks > MOST_HOPS:
+        return None
     with suppress(ValueError):
-        return None if translations is None else _planner_of(module, translations).schedule(module.demand)
+        return _planner_of(module, translations).schedule(module.demand)
     return None
 
 

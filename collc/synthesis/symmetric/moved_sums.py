@@ -19,10 +19,10 @@ import numpy as np
 
 from collc.synthesis.symmetric.class_timetable import Routes
 from collc.synthesis.symmetric.level_plan import levels_of, sums
-from collc.synthesis.symmetric.one_shot import MOST_MESSAGES
 from collc.synthesis.symmetric.repair import Lost, Repair, SpreadRequest, ranges
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.network import Network
+from collc.ten.schedule import MOST_LISTED
 
 
 def move_sums(repair: Repair, whole: Network) -> int | None:
@@ -116,7 +116,7 @@ class _Mover:
                     turned = ranks[(ranks.index(rank) + number) % len(ranks)] if self.at_once else rank
                     self._handed.append((part, int(other[turned]), int(node[turned])))
         # Each handed over chunk then misses as many sends as precede it on its NIC, and copies in a node for each.
-        if self.at_once and len(self._handed) ** 2 // 2 > MOST_MESSAGES:
+        if self.at_once and len(self._handed) ** 2 > MOST_LISTED:  # half as many messages, two links each
             return False
         return len(set(self._handed)) == len({(part, owner) for part, owner, _ in self._handed})
 
