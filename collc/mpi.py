@@ -1,4 +1,4 @@
-"""Schedules of collc over MPI, with NumPy arrays: `collc.mpi.Communicator(comm, "out/")`. Needs collc[mpi].
+"""Schedules of collc over MPI, with arrays of NumPy and CuPy: `collc.mpi.Communicator(comm, "out/")`. Needs collc[mpi].
 
 A call for which the folder has a run file runs as the rounds of the file (`collc.runtime.rounds`), over persistent
 requests. All other calls are MPI's own. `mpiexec -n 8 python -m collc.mpi out/ --bench` measures both.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from collc.runtime.buffers import Buffers, fits
 from collc.runtime.collectives import REDUCING
@@ -26,7 +26,10 @@ from collc.runtime.rounds import Message, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
 
-Array = NDArray[Any]
+Array = Any
+"""Of NumPy, or of a library that answers NumPy's functions and offers `__cuda_array_interface__`, as CuPy does: such
+memory is handed to MPI as it is, and the MPI must be one that takes it.
+"""
 
 _MPI_OPS = {"sum": MPI.SUM, "avg": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
 
@@ -107,7 +110,7 @@ class Communicator:
     def of_mpi(self, coll: str, given: Array, taken: Array, op: str = "sum", root: int = -1) -> Callable[[], None]:
         """MPI's own call. The arguments are those of `prepare`. Raises ValueError for an unknown collective."""
         comm, reduction = self._comm, _MPI_OPS[op]
-        joined = np.shares_memory(given, taken)
+        joined = _address(given) < _address(taken) + taken.nbytes and _address(taken) < _address(given) + given.nbytes
         source = MPI.IN_PLACE if joined else given
         calls: dict[str, Callable[[], Any]] = {
             "allreduce": lambda: comm.Allreduce(source, taken, reduction),
@@ -123,6 +126,7 @@ class Communicator:
         def call() -> None:
             if coll == "broadcast" and self.rank == root and not joined:
                 taken[:] = given
+            _settle(taken)
             calls[coll]()
             if op == "avg" and coll in REDUCING:
                 divide(taken, self.size)
@@ -161,6 +165,7 @@ class _Prepared:
         reduce = OPS[self._op]
         for number, (messages, works) in enumerate(self._rounds):
             requests = [request for request, *_ in messages]
+            _settle(self._taken)
             MPI.Prequest.Startall(requests)
             self._wait(number, messages, requests)
             for target, first, second in works:
@@ -198,11 +203,18 @@ def _bytes(rows: Rows, message: Message) -> tuple[Array, Any]:
 
 
 def _zeros(like: Array, elements: int) -> Array:
-    return np.zeros(elements, like.dtype)
+    return np.zeros_like(like, shape=elements)
 
 
 def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
+    interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
+    return int(interface["data"][0])
+
+
+def _settle(array: Array) -> None:
+    """Wait for what writes to arrays of this kind on a GPU, since MPI does not."""
+    if hasattr(array, "__cuda_array_interface__"):
+        sys.modules[type(array).__module__.partition(".")[0]].cuda.get_current_stream().synchronize()
 
 
 _BUS = {"allreduce": 2.0, "allgather": 1.0, "reducescatter": 1.0, "alltoall": 1.0}

@@ -10,13 +10,11 @@ says how many, and the logger `collc` why.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -28,7 +26,8 @@ import torch.distributed as dist
 
 from collc.runtime.buffers import Buffers, fits
 from collc.runtime.links import BrokenLink, Links, own_address
-from collc.runtime.placement import Names, names_of_process
+from collc.runtime.placement import names_of_process
+from collc.runtime.rendezvous import Rendezvous
 from collc.runtime.rounds import Round, Rows
 from collc.runtime.run_program import RunProgram
 from collc.runtime.schedules import ScheduleError, Schedules
@@ -143,15 +142,6 @@ class ScheduledGroup(dist.ProcessGroup):
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
         self._rank, self._size, self._store = rank, size, store
-        self.inner = _inner_group(store, rank, size, timeout)
-        folder = os.environ.get(FOLDER)
-        self.schedules = Schedules.read(Path(folder) if folder else None, rank, size, self._npus(store))
-        self._check_folder(store)
-        self._links = Links(store, rank, size, own_address(), timeout.total_seconds())
-        try:  # now, so that the end of a rank before its first call is noticed
-            self._links.connect(self.schedules.peers)
-        except BrokenLink as error:
-            raise ScheduleError(f"no group: rank {rank} has no connection: {error}") from error
         self._scratch: dict[torch.dtype, torch.Tensor] = {}
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
         self._failed: ScheduleError | None = None
@@ -160,19 +150,26 @@ class ScheduledGroup(dist.ProcessGroup):
         self._waiting = 0
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
+        seconds = timeout.total_seconds()
+        self._rendezvous = Rendezvous(store, rank, size, seconds)
+        self._links = Links(store, rank, size, own_address(), seconds)  # others see when this rank ends
+        try:
+            self._make(timeout)
+        except BaseException as error:
+            failure = self._end_all(f"no group: rank {rank}: {error}")
+            if isinstance(error, (BrokenLink, ScheduleError)):
+                raise failure from error
+            raise
 
-    def _npus(self, store: dist.Store) -> list[Names]:
-        """The names of the NPUs by rank."""
-        store.set(f"npu/{self._rank}", json.dumps(names_of_process(os.environ.get(NPU, ""))))
-        said = [json.loads(store.get(f"npu/{rank}")) for rank in range(self._size)]
-        return [Names(given, tuple(labels)) for given, labels in said]
-
-    def _check_folder(self, store: dist.Store) -> None:
-        """Raise ValueError if this rank has other files than rank 0, since each rank chooses for itself."""
-        if not self._rank:
-            store.set("files", self.schedules.digest)
-        if store.get("files").decode() != self.schedules.digest:
-            raise ValueError(f"the files of rank {self._rank} in {FOLDER} differ from the files of rank 0")
+    def _make(self, timeout: timedelta) -> None:
+        """Read the files, and connect to all others. Raises BrokenLink and ScheduleError if a rank ends meanwhile."""
+        folder = os.environ.get(FOLDER)
+        names = self._rendezvous.names(names_of_process(os.environ.get(NPU, "")))
+        self.schedules = Schedules.read(Path(folder) if folder else None, self._rank, self._size, names)
+        self._rendezvous.check_files(self.schedules.digest)
+        self._links.connect(self.schedules.peers)
+        self._rendezvous.meet()  # gloo would not notice that a rank has ended
+        self.inner = _inner_group(self._store, self._rank, self._size, timeout)
 
     # What torch asks of a group.
 
@@ -293,10 +290,7 @@ class ScheduledGroup(dist.ProcessGroup):
     def _end_all(self, text: str) -> ScheduleError:
         """Let this call, all further ones and those of other ranks fail. Returns the error, with the first of all."""
         if self._failed is None:
-            first = text
-            with suppress(RuntimeError):  # the process that keeps the store may be gone
-                first = self._store.compare_set("failure", "", text).decode()
-            self._failed = ScheduleError(text if first == text else f"{text}; before that, {first}")
+            self._failed = ScheduleError(self._rendezvous.failure(text))
             self._links.close()
         return self._failed
 

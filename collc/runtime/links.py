@@ -99,24 +99,41 @@ class Links:
     def connect(self, peers: Collection[int]) -> None:
         """Connect to all peers, which connect to this rank likewise. Of two, the higher rank calls the lower one.
 
-        Raises BrokenLink if one cannot be reached, or does not call in time.
+        Raises BrokenLink if one cannot be reached, does not call in time, or ends before it calls.
         """
         for peer in sorted(peer for peer in peers if peer < self._rank):
-            host, port, token = self._store.get(f"links/{peer}").decode().split()
+            host, port, token = self._address_of(peer)
             try:
-                link = connect(Route(host, int(port), "", 0), self._seconds)
+                link = connect(Route(host, port, "", 0), self._seconds)
                 link.sendall(GREETING.pack(bytes.fromhex(token), self._rank))
             except OSError as error:
                 raise BrokenLink(peer, receives=False, reason=f"no connection to {host}: {error}") from error
             self._add(peer, link)
         entrance = Entrance(self._listener, self._token, {peer: peer for peer in peers if peer > self._rank})
-        deadline = time.monotonic() + self._seconds
-        while missing := [peer for peer in peers if peer not in self._link_of]:
+        deadline, gone = time.monotonic() + self._seconds, set[int]()
+        while missing := {peer for peer in peers if peer not in self._link_of}:
             try:
-                self._add(*entrance.accept(deadline))
+                self._add(*entrance.accept(min(deadline, time.monotonic() + 1)))
             except LinkError as error:
-                raise BrokenLink(min(missing), receives=True, reason="it did not connect in time") from error
+                if lost := gone & missing:
+                    raise BrokenLink(min(lost), receives=True, reason="it has ended") from error
+                if time.monotonic() >= deadline or self._listener.fileno() < 0:
+                    raise BrokenLink(min(missing), receives=True, reason="it did not connect in time") from error
+                gone = {peer for peer in missing if self._is_gone(peer)}  # or it has called just now: accept once more
         self._listener.close()
+
+    def _address_of(self, peer: int) -> tuple[str, int, str]:
+        """Host, port and token of a rank."""
+        host, port, token = self._store.get(f"links/{peer}").decode().split()
+        return host, int(port), token
+
+    def _is_gone(self, peer: int) -> bool:
+        """Whether a rank does not listen any more."""
+        try:
+            socket.create_connection(self._address_of(peer)[:2], 1).close()
+        except OSError as error:
+            return isinstance(error, ConnectionRefusedError)
+        return False
 
     def _add(self, peer: int, link: socket.socket) -> None:
         link.setblocking(True)  # calls that must not wait say so

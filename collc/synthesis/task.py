@@ -166,6 +166,10 @@ class Experience:
         """Work in which a candidate finds nothing: n times as much for n times as many chunks."""
         return self.in_vain.get(name, 0) * demand.chunk_count // max(1, self.chunks)
 
+    def behind(self, demand: Demand) -> set[str]:
+        """Those that were not the best with as many chunks or more, so that no more work than usual is for them."""
+        return {*self.time} - {min(self.time, key=self.time.__getitem__)} if self._has_seen(demand) else set()
+
     def left_out(self, demand: Demand) -> set[str]:
         """Those that cannot be the best with n times as many chunks, as a schedule is n times shorter then at most; and
         those that never had a schedule, and took too much work with as many chunks or more.
@@ -174,7 +178,10 @@ class Experience:
             return set()
         most = max(2, Fraction(demand.chunk_count, self.chunks)) * min(self.time.values())
         slow = {name for name, time in self.time.items() if time > most}
-        return slow | ({*self.in_vain} - {*self.time} if demand.chunk_count <= self.chunks else set())
+        return slow | ({*self.in_vain} - {*self.time} if self._has_seen(demand) else set())
+
+    def _has_seen(self, demand: Demand) -> bool:
+        return bool(self.time) and demand.chunk_count <= self.chunks
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,80 @@ def results(folder: str) -> None:
     print(f"rank {rank} wrong {wrong} served {served}", flush=True)
 
 
+class OnDevice:
+    """An array in the memory of a device, as far as one can tell: MPI gets its address, and NumPy its functions."""
+
+    def __init__(self, host: np.ndarray) -> None:
+        self.host = host
+
+    def __getattr__(self, name: str) -> object:
+        if name in ("dtype", "flags", "nbytes", "size"):
+            return getattr(self.host, name)
+        raise AttributeError(name)
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        return self.host.__array_interface__ | {"version": 3}
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *given: object, **options: object) -> object:
+        outputs = tuple(array.host for array in options.pop("out"))
+        getattr(function, method)(*(getattr(array, "host", array) for array in given), out=outputs, **options)
+
+    def __array_function__(self, function: object, _types: object, given: tuple, options: dict) -> object:
+        return OnDevice(function(given[0].host, *given[1:], **options))
+
+    def __getitem__(self, index: object) -> object:
+        return OnDevice(self.host[index])
+
+    def __setitem__(self, index: object, values: object) -> None:
+        self.host[index] = values.host
+
+    def reshape(self, *shape: int) -> object:
+        return OnDevice(self.host.reshape(*shape))
+
+    def view(self, dtype: type) -> object:
+        return OnDevice(self.host.view(dtype))
+
+    def copy(self) -> object:
+        return OnDevice(self.host.copy())
+
+
+class cuda:  # noqa: N801 (as CuPy calls it)
+    waits = 0
+
+    @classmethod
+    def get_current_stream(cls) -> type:
+        return cls
+
+    @classmethod
+    def synchronize(cls) -> None:
+        cls.waits += 1
+
+
+def device(folder: str) -> None:
+    """Arrays that are not NumPy's, by schedules and by MPI's own calls."""
+    comm, wrong = collc.mpi.Communicator(WORLD, folder), []
+    ranks, total = comm.size, sum(range(comm.size))
+    for size in (4 * ranks, 4099):
+        own, taken = OnDevice(np.full(size, float(comm.rank))), OnDevice(np.zeros(size))
+        comm.all_reduce(own, taken)
+        wrong += ["all_reduce"] * (not (taken.host == total).all() or not (own.host == comm.rank).all())
+        comm.all_reduce(taken, op="avg")
+        wrong += ["avg in place"] * (not (taken.host == total).all())
+        comm.reduce(own, taken, "max")
+        wrong += ["reduce by MPI"] * (comm.rank == 0 and not (taken.host == ranks - 1).all())
+        every = OnDevice(np.zeros(ranks * size))
+        comm.all_gather(own, every)
+        wrong += ["all_gather"] * (not (every.host == np.repeat(np.arange(ranks), size)).all())
+        comm.reduce_scatter(every, own)
+        wrong += ["reduce_scatter"] * (not (own.host == ranks * comm.rank).all())
+    served = sorted({f"{coll}: {by}" for coll, by in comm.counts})
+    print(f"rank {comm.rank} wrong {wrong} served {served} waits {cuda.waits > 8}", flush=True)
+
+
 def silent(folder: str) -> None:
     """The last rank makes no call; the others say for whom they wait."""
     comm = collc.mpi.Communicator(WORLD, folder, seconds=1)

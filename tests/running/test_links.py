@@ -178,8 +178,18 @@ def test_strangers_keep_no_rank_waiting():
         stranger.close()
 
 
-def test_a_rank_that_does_not_come():
-    def do(rank: int, links: Links) -> object:
-        return links.connect([1]) if rank == 0 else None
+@pytest.mark.parametrize(("ends", "reason"), [(False, "it did not connect in time"), (True, "it has ended")])
+def test_a_rank_that_does_not_come(ends, reason):
+    """The one that ends is named soon, the one that does something else when the time is over."""
+    ended = threading.Event()
 
-    assert on_ranks(2, do, seconds=1)[0] == "it waits for a message from rank 1: it did not connect in time"
+    def do(rank: int, links: Links) -> object:
+        if rank:
+            return ends or ended.wait(10)
+        try:
+            return links.connect([1])
+        finally:
+            ended.set()
+
+    said = on_ranks(2, do, seconds=25 if ends else 0.5)[0]
+    assert said == f"it waits for a message from rank 1: {reason}"

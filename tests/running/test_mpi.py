@@ -44,6 +44,14 @@ def test_every_call_gives_what_numpy_computes(folder):
     assert served == files | {"broadcast: no file for root 1", "reduce: no file of the collective"}
 
 
+def test_memory_of_another_device_is_handed_to_mpi(folder):
+    """By an array that is none of NumPy, in the place of CuPy's on a GPU; work on it ends before MPI reads it."""
+    done = ranks_of(4, "-m", "tests.running.mpi_ranks", "device", folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    served = "['allgather: ag.run', 'allreduce: ar.run', 'reduce: no file of the collective', 'reducescatter: rs.run']"
+    assert sorted(done.stdout.splitlines()) == [f"rank {r} wrong [] served {served} waits True" for r in range(4)]
+
+
 def test_a_rank_that_makes_no_call_is_named(folder):
     done = ranks_of(4, "-m", "tests.running.mpi_ranks", "silent", folder)
     assert done.returncode == 3

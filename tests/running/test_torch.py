@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import collc
 from collc.command.cli import main
 from tests.lab.test_lab import needs_a_lab
+from tests.running.nccl_rules import Nccl, Wire
 from tests.running.test_rounds import ROOT, SCHEDULES
 
 torch = pytest.importorskip("torch", reason="collc[torch] is not installed: the backend of PyTorch is not tested")
@@ -64,11 +66,91 @@ def test_messages_of_a_round_are_one_batch_of_the_inner_backend(folders):
         assert answer["sizes"][:2] == [4, 4]  # a ring of four: to and from both neighbours
 
 
+WANTED = {
+    "allreduce": lambda inputs, _block: sum(inputs),
+    "allgather": lambda inputs, _block: torch.cat([each[:24] for each in inputs]),
+    "reducescatter": lambda inputs, block: sum(inputs)[block],
+    "alltoall": lambda inputs, block: torch.cat([each[block] for each in inputs]),
+    "broadcast": lambda inputs, _block: inputs[0],
+}
+
+
+@pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("ranks", NETS)
-def test_training_equals_one_process(folders, ranks):
+@pytest.mark.parametrize("coll", WANTED)
+def test_batches_by_the_rules_of_nccl(folders, coll, ranks, inplace):
+    """Threads in the place of GPUs (`nccl_rules`)."""
+    from collc.runtime.schedules import Schedules
+    from collc.torch import ScheduledGroup, _Call
+
+    schedules, wire = [Schedules.read(folders[ranks], rank, ranks) for rank in range(ranks)], Wire(ranks)
+    inputs = [torch.arange(24 * ranks) * (rank + 1) for rank in range(ranks)]
+    blocks = [slice(24 * rank, 24 * rank + 24) for rank in range(ranks)]
+
+    class Group:
+        _exchange_in_batch = ScheduledGroup._exchange_in_batch
+        _is_batched = staticmethod(lambda _tensor: True)
+        _scratch_of = staticmethod(lambda like, elements: like.new_empty(elements))
+        _fail = staticmethod(lambda _call, _number, _rounds, error: error)
+
+        def __init__(self, rank: int) -> None:
+            self._rank, self._size, self.schedules, self.inner = rank, ranks, schedules[rank], Nccl(wire, rank)
+
+    def run(rank: int) -> torch.Tensor:
+        given = inputs[rank][: 24 if coll == "allgather" else 24 * ranks].clone()
+        taken = torch.zeros(24 if coll == "reducescatter" else 24 * ranks, dtype=given.dtype)
+        if inplace and coll == "allgather":
+            taken[blocks[rank]] = given
+            given = taken[blocks[rank]]
+        elif inplace:
+            taken = given[blocks[rank]] if coll == "reducescatter" else given
+        call = _Call(*schedules[rank].choose(coll, given.nbytes, 0), given, taken, torch.add, divides=False)
+        try:
+            ScheduledGroup._run_rounds(Group(rank), ScheduledGroup._prepare(Group(rank), call, small=False), call)
+        finally:
+            wire.end(rank)
+        return taken
+
+    with ThreadPoolExecutor(ranks) as pool:
+        for block, taken in zip(blocks, pool.map(run, range(ranks)), strict=True):
+            assert torch.equal(taken, WANTED[coll](inputs, block))
+
+
+def test_the_rules_of_nccl():
+    """A send and a receive in batches of their own block a ring; lengths differ; a call needs a batch."""
+
+    def run(rank: int, lengths: tuple[int, int], batches: int) -> None:
+        nccl = Nccl(wire, rank)
+        nccl._start_coalescing(None)
+        nccl.send([torch.ones(lengths[0])], 1 - rank, 0)
+        if batches == 2:
+            nccl._end_coalescing(None)
+            nccl._start_coalescing(None)
+        nccl.recv([torch.ones(lengths[1])], 1 - rank, 0)
+        nccl._end_coalescing(None)
+
+    for arguments, message in (((1, 1), 1), ""), (((1, 1), 2), "wait for one another"), (((1, 2), 1), "of 1 elements"):
+        wire = Wire(2)
+        with ThreadPoolExecutor(2) as pool:
+            errors = [future.exception() for future in [pool.submit(run, rank, *arguments) for rank in range(2)]]
+        assert all(message in str(error) for error in errors)
+        assert any(errors) == bool(message)
+    with pytest.raises(AssertionError, match="outside of a batch"):
+        Nccl(wire, 0).send([torch.ones(1)], 1, 0)
+    nccl, memory = Nccl(wire, 0), torch.ones(3)
+    nccl._start_coalescing(None)
+    nccl.send([memory[:2]], 1, 0)
+    nccl.recv([memory[1:]], 1, 0)
+    with pytest.raises(AssertionError, match="received and used"):
+        nccl._end_coalescing(None)
+
+
+@pytest.mark.parametrize("ranks", NETS)
+def test_training_equals_one_process_and_gloo(folders, ranks):
     answers = ranks_of("training", ranks, folders[ranks])
     for answer in answers:
         assert max(answer["differences"].values()) < 1e-12, answer
+        assert answer["differences"].keys() == {"ddp", "fsdp", "tensor", "compiled", "gloo"}
         assert answer["counts"]["allreduce: ar.run"] >= 3
         assert answer["counts"]["allgather: ag.run"] >= 3
         assert answer["counts"]["reducescatter: rs.run"] >= 3
@@ -99,21 +181,12 @@ def test_a_rank_that_is_gone_is_named(folders, check):
         assert all("rank 3: " in text and "nothing moved" not in text for text in answer["messages"])
 
 
-def test_files_that_differ():
-    from torch.distributed import HashStore
-
-    from collc.torch import ScheduledGroup
-
-    store = HashStore()
-    group = ScheduledGroup._check_folder
-
-    class Files:
-        _rank = 1
-        schedules = type("S", (), {"digest": "mine"})
-
-    store.set("files", "theirs")
-    with pytest.raises(ValueError, match="rank 1 in COLLC_SCHEDULES differ from the files of rank 0"):
-        group(Files(), store)
+def test_a_rank_that_ends_while_the_group_is_made_is_named(folders):
+    """By its neighbours, and by the rank opposite with what one of these says, long before the time-out."""
+    said = {answer["rank"]: answer["messages"][0] for answer in ranks_of("lost_in_making", 4, folders[4])}
+    reason = "no group: rank {}: it waits for a message from rank 3: it has ended"
+    assert all(said[rank].startswith(reason.format(rank)) for rank in (0, 2))
+    assert said[1] in [f"no group: rank 1: another rank failed; before that, {reason.format(rank)}" for rank in (0, 2)]
 
 
 def test_a_call_that_is_broken_off_ends_the_group():

@@ -1,7 +1,7 @@
 """The choice among synthesizers; every result is checked by collc.verification."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -18,15 +18,16 @@ from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.elaboration.elaborate import load_program
 from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.auto.kinds import ProblemKind
-from collc.synthesis.auto.synthesizer import Turns
+from collc.synthesis.auto.synthesizer import Turns, choose
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm
-from collc.synthesis.task import Effort, Experience, WorkMeter
-from collc.ten.demand import Demand, Op
+from collc.synthesis.task import AlgorithmLibrary, Effort, Experience, WorkMeter
+from collc.ten.algorithm import AlgorithmSends
+from collc.ten.demand import Demand, Op, Standard
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
@@ -333,12 +334,33 @@ def test_what_took_too_much_work_with_as_many_chunks_is_left_out_unless_it_had_a
     few, many = (broadcast(EIGHT, chunks=chunks) for chunks in (8, 16))
     assert known.left_out(few) == {"swarm"}
     assert known.left_out(many) == set()
+    assert known.behind(few) == {"forest"}
+    assert known.behind(many) == set()
     auto(Module("m", dgx1(), many), Effort(experience=known))
     assert known.chunks == 16
     assert {"pccl", "forest"} <= {*known.time}
     module = Module("m", dgx1(), demand_of([(1024, [0], [1, 2], Op.COPY)]))  # no textbook algorithm
     known = Experience(8, {"exact": 1}, dict.fromkeys(SYNTHESIZERS, 1))
     assert time_of(auto(module, Effort(experience=known))) == time_of(auto(module, Effort()))
+
+
+def test_what_was_in_vain_has_its_turn_before_algorithms_that_take_more_work():
+    events: list[str] = []
+
+    class OneAlgorithm(AlgorithmLibrary):
+        def names(self, kind: str) -> tuple[str, ...]:
+            return tuple(name for name in StandardAlgorithms.names(kind) if name == "direct")
+
+        def sends(self, standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
+            events.append("laid out")
+            return StandardAlgorithms.sends(standard, members, name, shape)
+
+    demand = all_to_all(list(range(36)))
+    known = Experience(demand.chunk_count, {"exact": 1}, {"pccl": 20_000})
+    effort = Effort(experience=known, library=OneAlgorithm(), progress=lambda _share, words: events.append(words))
+    found = choose(Module("m", grid(6, 6), demand), effort, [SYNTHESIZERS["pccl"]])
+    assert found.algorithm == "pccl"
+    assert events.index("auto: direct") < events.index("auto: pccl") < events.index("laid out")
 
 
 def test_the_choice_counts_work_and_not_time():

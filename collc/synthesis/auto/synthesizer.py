@@ -109,7 +109,8 @@ class Turns:
 
     limit: work after which its next turn begins no attempt. built: its best schedule. time: picoseconds of that.
     useful: the work of the turn that found it. in_vain: work in which it was given up without one. reason: why there is
-    none. is_open: whether another turn may find a schedule, or a shorter one.
+    none. is_open: whether another turn may find a schedule, or a shorter one. is_spare: whether it has turns only as
+    long as none has a schedule that is not.
     """
 
     candidate: Candidate
@@ -120,6 +121,7 @@ class Turns:
     in_vain: int = 0
     reason: str = ""
     is_open: bool = True
+    is_spare: bool = False
 
     def take(self, meter: WorkMeter) -> None:
         """Take a turn. Raises CollcError if it finds no schedule."""
@@ -175,14 +177,14 @@ class _Search:
             known = [divided, *(replace(candidate, ahead=min(most, candidate.ahead)) for candidate in known)]
         first = max(FIRST_WORK, self.module.demand.pair_count // GROWTH**2)
         last, demand = self.effort.experience or Experience(), self.module.demand
-        hopeless = last.left_out(demand)
-        for left_out in (False, True):  # those that are left out only if no other has a schedule
-            for each in known if self.best is None else ():
-                if (each.name in hopeless) is left_out:
-                    limit = int(first * Fraction(GROWTH) ** each.ahead)
-                    self._turns.append(Turns(each, max(limit, last.least_work(each.name, demand))))
-            while not self.effort.stop() and (chosen := self._next()) is not None:
-                self._take(*chosen)
+        hopeless, behind = last.left_out(demand), last.behind(demand)
+        for each in known:
+            most = -1 if each.name in hopeless else 1 if each.name in behind else each.ahead
+            candidate = replace(each, ahead=min(most, each.ahead))
+            limit = max(int(first * Fraction(GROWTH) ** candidate.ahead), last.least_work(each.name, demand))
+            self._turns.append(Turns(candidate, limit, is_spare=each.name in hopeless))
+        while not self.effort.stop() and (chosen := self._next()) is not None:
+            self._take(*chosen)
         in_vain = {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
         last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
 
@@ -235,7 +237,8 @@ class _Search:
         best = self.best
         for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
             exceeds = best is not None and turns.built is not None and turns.time > NEAR * best.time
-            if turns.is_open and not exceeds and (left := self._work_left(turns, best)) >= turns.limit:
+            ends = exceeds or (turns.is_spare and best is not None and not best.is_spare)
+            if turns.is_open and not ends and (left := self._work_left(turns, best)) >= turns.limit:
                 return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
         return None
 

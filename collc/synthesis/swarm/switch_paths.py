@@ -9,8 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.graph.digraph import Digraph, strongly_connected
 from collc.graph.paths import Edge, last_edges, shortest_path_tree
 from collc.synthesis.task import Task
+from collc.ten.arrays import distinct
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
@@ -61,6 +63,8 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
     for link, device in enumerate(starts):
         outgoing[device].append((ends[link], cost[link], link))
     repeaters = _repeaters(task)
+    if _has_too_many_pairs(network):
+        raise _too_many_paths(network)
     source: list[int] = []
     links: list[tuple[int, ...]] = []
     for device in [*network.npus.tolist(), *sorted(repeaters)]:
@@ -68,12 +72,29 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
             source.append(device)
             links.append(path)
         if len(links) > MAX_PATHS:
-            message = f"{network.name} has more than {MAX_PATHS} paths over switches from NPU to NPU"
-            raise NoSchedule(Diagnostic("S0308", message, hint="use 'synthesize pccl()', which supports every demand"))
+            raise _too_many_paths(network)
     summing = network.multicast if task.inverted else np.zeros(network.switch_count, np.bool_)
     summing_switches = frozenset((np.flatnonzero(summing) + network.npu_count).tolist())
     targets = [ends[path[-1]] for path in links]
     return SwitchPaths(source, targets, links, repeaters, summing_switches, *_times(network, clock, links))
+
+
+def _too_many_paths(network: Network) -> NoSchedule:
+    message = f"{network.name} has more than {MAX_PATHS} paths over switches from NPU to NPU"
+    return NoSchedule(Diagnostic("S0308", message, hint="use 'synthesize pccl()', which supports every demand"))
+
+
+def _has_too_many_pairs(network: Network) -> bool:
+    """Whether more than MAX_PATHS pairs of NPUs are joined by switches that all reach one another."""
+    npus, devices, source, target = network.npu_count, network.device_count, network.source, network.target
+    if npus**2 <= MAX_PATHS:
+        return False
+    between = (source >= npus) & (target >= npus)
+    part = strongly_connected(Digraph(devices, source[between], target[between]))
+    into, out = (source < npus) & (target >= npus), (source >= npus) & (target < npus)
+    ends = part[target[into]] * devices + source[into], part[source[out]] * devices + target[out]
+    sending, receiving = (np.bincount(distinct(pairs) // devices, minlength=devices) for pairs in ends)
+    return int((sending * receiving).max()) - npus > MAX_PATHS
 
 
 def _repeaters(task: Task) -> frozenset[int]:
