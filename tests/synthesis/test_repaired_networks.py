@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -20,14 +21,15 @@ from collc.kernels.cheapest_routes import RouteGraph, find_route
 from collc.kernels.compiled import numbers, version_of, zeros
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
-from collc.synthesis.symmetric import is_cluster, symmetric_module
+from collc.synthesis.symmetric import is_cluster, is_symmetric, symmetric_module
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.repaired import repaired_schedule
+from collc.synthesis.symmetric.slow_links import without_slow_links
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.module import Module
-from collc.ten.network import Network
+from collc.ten.network import LinkKind, Network
 from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import MOST_LISTED, LinkModel, RowSchedule
 from collc.ten.transform import remove_parts
@@ -331,6 +333,34 @@ def test_twisted_tori_are_tori_along_other_axes() -> None:
                 schedule = repaired_schedule(module, Effort())
                 assert schedule is not None
                 assert_right(module, schedule)
+
+
+def with_rate(net: Network, a: int, b: int, factor: float) -> Network:
+    """With another bandwidth of the links between two devices."""
+    links = links_between(net, a, b)
+    old = net.kinds[int(net.kind[links[0]])]
+    kind = net.kind.copy()
+    kind[links] = len(net.kinds)
+    changed = LinkKind(old.latency, Fraction(old.bandwidth or 0) * Fraction(factor))
+    return replace(net, kind=kind, kinds=(*net.kinds, changed))
+
+
+@pytest.mark.parametrize(("net", "ends"), [(rails(4, 4), (5, 21)), (grid(4, 4, wrap=True), (0, 1))])
+def test_links_that_are_slow_are_left_out(net: Network, ends: tuple[int, int]) -> None:
+    """Of a slow link, not of one that is faster than others; and what is planned without it is right with it."""
+    slow = with_rate(net, *ends, 0.5)
+    assert without_slow_links(problem(net, "all_reduce")) is None
+    assert without_slow_links(problem(with_rate(net, *ends, 2), "all_reduce")) is None
+    rest = without_slow_links(problem(slow, "all_reduce"))
+    assert rest is not None
+    assert np.array_equal(np.setdiff1d(np.arange(net.link_count), rest[1]), np.sort(links_between(net, *ends)))
+    for kind in KINDS:
+        module = problem(slow, kind)
+        assert is_symmetric(module)
+        solved = symmetric_module(module, Effort())
+        assert verify_schedule(solved).ok
+        assert solved.schedule is not None
+        assert not np.isin(solved.schedule.transfers.link, links_between(net, *ends)).any()
 
 
 def test_what_is_not_completed() -> None:
