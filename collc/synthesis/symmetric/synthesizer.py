@@ -66,13 +66,16 @@ def factored_schedule(module: Module, effort: Effort) -> Schedule | None:
 
 
 def is_symmetric(module: Module) -> bool:
-    """Whether one collective over all NPUs runs on a network whose NPUs are all alike, but for what is missing or slow.
-
-    On a network without switches that lacks something, `is_repairable` says so.
+    """Whether one collective over all NPUs runs on a network whose NPUs are all alike, but for what is missing in a
+    cluster (`is_repairable` says it of other networks), or for links that are slow.
     """
+    if _are_alike(module):
+        return True
     rest = without_slow_links(module)
-    if rest is not None:
-        return is_cluster(rest[0]) if module.network.has_switches else is_repairable(rest[0])
+    return rest is not None and (_are_alike(rest[0]) or is_repairable(rest[0]))
+
+
+def _are_alike(module: Module) -> bool:
     network, standard, runs = module.network, module.demand.standard, module.demand.runs
     if network.has_switches:
         return is_cluster(module)
