@@ -63,7 +63,7 @@ def _with_links(network: Network, keys: Int64Array) -> Network:
 
 def _with_switches(network: Network, npus: Int32Array) -> Int64Array:
     """int64[devices]: the images of devices if the NPUs go to `npus`; each switch goes where most of its links lead,
-    several of one place in order of number. Those without links go where links are left.
+    several of one place in order of number. Those without links go to ends with links that are left.
     """
     image = np.full(network.device_count, -1, np.int64)
     image[: network.npu_count] = npus
