@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import SourceError
-from collc.graph.damage import undamaged_network
 from collc.graph.digraph import Digraph
 from collc.graph.distances import distances_to
 from collc.graph.translations import find_translations
@@ -21,6 +20,7 @@ from collc.kernels.cheapest_routes import RouteGraph, find_route
 from collc.kernels.compiled import numbers, version_of, zeros
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
+from collc.synthesis.damage import undamaged_network
 from collc.synthesis.symmetric import is_cluster, is_symmetric, symmetric_module
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.repair import Repair

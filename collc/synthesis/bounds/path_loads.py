@@ -19,13 +19,13 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.graph.damage import undamaged_network
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.graph.translations import find_translations
 from collc.kernels.cheapest_loads import PathTable, add_loads
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
 from collc.synthesis.bounds.cuts import MOST_SEARCHED
 from collc.synthesis.bounds.fluid import SECOND, Fluid
+from collc.synthesis.damage import undamaged_network
 from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op
 from collc.ten.module import Bound

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from collc.graph.automorphisms import opposite_links
-from collc.graph.damage import SHARE, undamaged_network
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hops_from
 from collc.graph.translations import find_translations
+from collc.synthesis.damage import SHARE, undamaged_network
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.cluster import cluster_copies
 from collc.synthesis.symmetric.group import find_group

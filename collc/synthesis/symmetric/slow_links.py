@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collc.graph.damage import SHARE, undamaged_network
+from collc.synthesis.damage import SHARE, undamaged_network
 from collc.ten.arrays import Int64Array
 from collc.ten.module import Module
 from collc.ten.network import Network
