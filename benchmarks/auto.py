@@ -8,9 +8,10 @@ lower bound and took at most CPU_MORE seconds, so that nothing can show a fault;
 
 The rule: the schedule of `auto` takes at most 3 % longer than the best of the others, and its search at most CPU_FACTOR
 times the CPU time of the fastest search for a schedule within 3 % of that best one, and CPU_MORE seconds. Reported are
-the programs on which it is broken (named sets: all), then a summary by kind of network, and for each of the others on
-how many programs it is needed: the best without it is more than 3 % longer. All random programs take half
-an hour; with --json FILE a command that was stopped can go on.
+the programs on which it is broken (named sets: all), then a summary by kind of network, and for each of the others, and
+of the candidates that auto tried, on how many programs it is needed: the best without it is more than 3 % longer (with
+`--singles none`, of what auto tried alone). All random programs take half an hour; with --json FILE a command that was
+stopped can go on.
 
 CPU times are those of a process that has loaded the compiled kernels.
 """
@@ -32,6 +33,7 @@ from benchmarks.large_programs import LARGE, large_programs
 from benchmarks.named_programs import NAMED, SET, SETS, named_programs
 from benchmarks.random_programs import IMPORTS, LIMITED, Program, random_program
 from collc.base.diagnostics import CollcError, SourceFile
+from collc.base.units import Dimension, quantity_in
 from collc.kernels.compiled import compile_kernel
 from collc.kernels.max_flow import first_unfed
 from collc.kernels.overlapped_lists import list_schedule
@@ -112,6 +114,17 @@ class Comparison:
         if self.best is None or self.auto is None:
             return 0.0
         return max(0.0, self.auto.cpu - CPU_MORE) / max(0.001, self.fastest)
+
+    @property
+    def times(self) -> dict[str, int]:
+        """Picoseconds by name: the shortest schedule of each of the others, by itself or as a candidate of auto."""
+        shown = next((note for note in self.notes if note.startswith("auto: ") and " takes " in note), "")
+        pairs = (candidate.rpartition(" takes ") for candidate in shown.removeprefix("auto: ").split(", "))
+        times = {name: int(quantity_in(text, Dimension.TIME) or 0) for name, takes, text in pairs if takes}
+        for name, measured in self.others.items():
+            own = name.removeprefix("using ")
+            times[own] = min(measured.time, times.get(own, measured.time))
+        return times
 
     @property
     def category(self) -> str:
@@ -407,13 +420,12 @@ def summary(results: list[Comparison]) -> str:
 def needed(results: list[Comparison]) -> str:
     """For each of the others: on how many programs the best without it is more than 3 % longer, and the worst one."""
     rows = [f"{'needed':28} {'programs':>8} {'worst':>7}"]
-    for name in dict.fromkeys(name for found in results for name in found.others):
+    for name in dict.fromkeys(name for found in results for name in found.times):
         longer: list[tuple[float, str]] = []
         for found in results:
-            rest = [one.time for other, one in found.others.items() if other != name]
-            if name in found.others and min(rest, default=1 << 62) > SLOWER * found.others[name].time:
-                ratio = min(rest) / max(1, found.others[name].time) if rest else float("inf")
-                longer.append((ratio, f"{found.collectives}, {found.kind}"))
+            rest = [time for other, time in found.times.items() if other != name]
+            if name in found.times and min(rest, default=0) > SLOWER * found.times[name]:
+                longer.append((min(rest) / max(1, found.times[name]), f"{found.collectives}, {found.kind}"))
         worst, what = max(longer, default=(1.0, ""))
         rows.append(f"{name[:28]:28} {len(longer):8} {worst:7.2f}  {what}".rstrip())
     return "\n".join(rows)

@@ -118,6 +118,24 @@ def _by_scipy(
     shortest[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
     entries = length[order][shortest].astype(np.float64), (source[shortest], target[shortest])
     matrix = cast("Any", csr_array)(entries, shape=(graph.vertex_count, graph.vertex_count))
+    if len(starts) == 1 and not together and bool((length == length[:1]).all()):  # less than half of the time
+        order, before = cast("Any", csgraph).breadth_first_order(matrix, starts[0])
+        return _levels(order, before, int(length.max(initial=0)))[None], starts[:0]
     answer = cast("Any", csgraph).dijkstra(matrix, indices=starts, min_only=together, return_predecessors=together)
     distance, _, nearest = answer if together else (answer, None, starts[:0])
     return np.minimum(distance, UNREACHABLE).astype(np.int64), nearest
+
+
+def _levels(order: Int32Array, before: Int32Array, step: int) -> Int64Array:
+    """int64[vertices]: the level of each vertex in a breadth-first search, times `step`, or UNREACHABLE.
+
+    order: int32, the vertices in the order of the search. before: int32[vertices], from which each was reached.
+    """
+    place = np.empty(len(before), np.int64)
+    place[order] = np.arange(len(order))
+    parents, bounds = place[before[order[1:]]], [0, 1]
+    while bounds[-1] < len(order):
+        bounds.append(1 + int(np.searchsorted(parents, bounds[-1])))
+    level = np.full(len(before), UNREACHABLE, np.int64)
+    level[order] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)) * step
+    return level

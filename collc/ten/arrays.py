@@ -83,7 +83,9 @@ def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int
     key = np.zeros(len(columns[0]), np.int64)
     for column, least, span in zip(columns, low, spans, strict=True):
         if span > 1:
-            key = key * span + (column.astype(np.int64) - least)
+            key *= span
+            key += column.astype(np.int64, copy=False)
+            key -= least
     if prod(spans) <= 4 * len(key):
         used = np.zeros(prod(spans), np.bool_)
         used[key] = True

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from collc.base.tables import html_table
 from collc.base.units import shown_bytes
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, find_keys
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys
 from collc.ten.standard_collectives import CollectiveShape, shapes
 
 T = TypeVar("T", bound=np.generic)
@@ -365,7 +365,7 @@ class Demand:
     def chunk_sizes(self) -> Int64Array:
         """int64: bytes of chunks, each size once, ascending. Chunks are listed only if no arguments say their size."""
         runs = [family.first for family in self.by_family.families if family.chunks_each]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *map(_sizes_of, runs)]))
+        return distinct(np.concatenate([np.empty(0, np.int64), *map(_sizes_of, runs)]))
 
     @cached_property
     def pair_count(self) -> int:

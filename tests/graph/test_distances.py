@@ -45,13 +45,14 @@ def test_distances_to_are_those_of_networkx(case: tuple[Digraph, Int64Array]) ->
     assert distances_to(graph, length, every).tolist() == expected(graph, length)
 
 
-def test_pieces_are_put_together() -> None:
+@pytest.mark.parametrize(("longest", "together"), [(8, 4), (1, 1)])
+def test_pieces_are_put_together(longest: int, together: int) -> None:
     chance = np.random.default_rng(5)
     source, target = (chance.integers(0, 30, 70).astype(np.int32) for _ in range(2))
     graph, every = Digraph(31, source, target), np.arange(31, dtype=np.int32)
-    length = chance.integers(1, 9, 70)
+    length = chance.integers(1, longest + 1, 70)
     whole = distances_to(graph, length, every)
-    with patch.object(module, "BATCH", 4 * 70):
+    with patch.object(module, "BATCH", together * 70):
         assert distances_to(graph, length, every).tolist() == whole.tolist()
 
 

@@ -474,12 +474,16 @@ def test_faults_of_a_comparison():
 
 def test_what_is_needed():
     others = {"a": Measured(1_000, 1.0, True), "b": Measured(1_500, 1.0, True), "c": Measured(1_500, 1.0, True)}
+    notes = "none", "auto: d takes 0.001us, c takes 5ns, a takes 2ns", "auto: gave up e: it takes more work"
     rows = needed([Comparison(0, "ring", 4, "reduce", None, others)]).splitlines()[1:]
     assert [row.split() for row in rows] == [
         ["a", "1", "1.50", "reduce,", "ring"],
         ["b", "0", "1.00"],
         ["c", "0", "1.00"],
     ]
+    tried = Comparison(0, "ring", 4, "reduce", None, others, notes=notes)
+    assert tried.times == {"d": 1_000, "c": 1_500, "a": 1_000, "b": 1_500}
+    assert {row.split()[1] for row in needed([tried]).splitlines()[1:]} == {"0"}
 
 
 def test_swarm_is_likely_the_best_where_few_have_what_goes_through_switches():

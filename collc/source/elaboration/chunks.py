@@ -42,8 +42,10 @@ class ChunkIndex:
 
     def find(self, index: Int64Array) -> Int64Array:
         """int64[rows]: the chunk with each row of indices, -1 if there is none."""
-        inside = ((index >= self.low) & (index - self.low < self.size)).all(axis=1)
+        inside = ((index >= self.low) & (index < self.low + self.size)).all(axis=1)
         keys = np.where(inside, _keys(index, self.low, self.size), -1)
+        if np.array_equal(keys, self.keys):  # a loop over all chunks, as they were declared
+            return self.chunk
         position = np.searchsorted(self.keys, keys)
         position[position == len(self.keys)] = 0
         if not len(self.keys):
@@ -124,17 +126,17 @@ class SetPool:
                 known, of = np.unique(content[:, 0] if length == 1 else content, axis=0, return_inverse=True)
             canonical[rows] = classes + of.reshape(-1).astype(np.int64)
             classes += len(known)
-        every = canonical[place]
-        first = np.empty(classes, np.int64)
-        first[every[::-1]] = np.arange(len(every))[::-1]  # of several values for one place, the last one stays
+        first_use, first = np.empty(len(used), np.int64), np.full(classes, len(place))
+        first_use[place[::-1]] = np.arange(len(place) - 1, -1, -1)  # of several values the last one stays
+        np.minimum.at(first, canonical, first_use)
         order = np.argsort(first)
         rank = np.empty(classes, np.int64)
         rank[order] = np.arange(classes)
-        numbers = rank[every]
         chosen = used[place[first[order]]]
         sizes = starts[chosen + 1] - starts[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         place_of = np.repeat(starts[chosen] - offsets[:-1], sizes) + np.arange(int(offsets[-1]), dtype=np.int64)
         joined = members[place_of].astype(np.int32)
         ends = np.cumsum([len(c) for c in columns])[:-1]
-        return HolderSets(offsets, joined), [c.astype(np.int32) for c in np.split(numbers, ends)]
+        number = rank[canonical].astype(np.int32)
+        return HolderSets(offsets, joined), [number[part] for part in np.split(place, ends)]

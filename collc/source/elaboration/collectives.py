@@ -33,7 +33,7 @@ from collc.source.parsing.syntax import Algorithm, Statement, TransferStatement
 from collc.source.problems import fail, unknown_name_error
 from collc.source.types import BYTES, INT, NPU, RANGE, STRING, check_place
 from collc.ten.algorithm import AlgorithmSends
-from collc.ten.arrays import Int64Array, distinct
+from collc.ten.arrays import Int64Array, distinct, unique_rows
 from collc.ten.demand import ChunkFamily, ChunkTable, Op, Standard
 from collc.ten.standard_collectives import shapes
 
@@ -208,9 +208,9 @@ class _CollectiveBuilder:
         value = self.evaluator.value(node, frame)
         check_place(node, value.type)
         if is_column(value.data):
-            numbers, of = np.unique(value.data.astype(np.int64), return_inverse=True)
-            first = self._add_sets(numbers, np.ones(len(numbers), np.int64), value, node.span)
-            return first + of.reshape(-1).astype(np.int64)
+            numbers, of = unique_rows([value.data])
+            first = self._add_sets(numbers[:, 0], np.ones(len(numbers), np.int64), value, node.span)
+            return first + of
         lists = value.data
         if not isinstance(lists, ListArray):
             return self._add_sets(np.array([lists], np.int64), np.ones(1, np.int64), value, node.span)

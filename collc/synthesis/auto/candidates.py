@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import PhasePlanner, Synthesizer
-from collc.synthesis.bounds import lower_bound, task_bound
+from collc.synthesis.bounds import task_bound
 from collc.synthesis.endpoints import limited_schedule, networks_without_limits, retiming_work
 from collc.synthesis.fixed.textbook import textbook_algorithms
 from collc.synthesis.over_switches import over_switches
@@ -25,6 +25,7 @@ from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.limited import Ports, without_limits
 from collc.ten.module import Bound, Module
+from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
@@ -33,6 +34,9 @@ TRANSFER_WORK: Final = 30
 
 Build = Callable[[WorkMeter], Module]
 """A synthesizer, which counts its work."""
+
+Plan = Callable[[Module, WorkMeter], Module]
+"""A synthesizer of a module or of what it is without limits of NPUs."""
 
 Search = Callable[[Module, WorkMeter], Module]
 """A search for the best schedule of another module, which counts its work and does no more than the most."""
@@ -55,38 +59,53 @@ class Candidate:
     parts: int = 1
 
 
-def bound_of(module: Module) -> Callable[[], Bound]:
-    """Gives the lower bound of a module, which is computed when it is first asked for."""
-    return cache(lambda: lower_bound(module.network, module.demand, module.model))
-
-
 def candidates(
     module: Module, effort: Effort, bound: Callable[[], Bound], synthesizers: Sequence[Synthesizer], search: Search
 ) -> list[Candidate]:
     """All candidates; of those that are equally far ahead, the likelier ones first. bound: of the module.
 
+    Only synthesizers that do not plan over switches plan on direct links in the place of these.
     search: for the sums of nodes in switches that reduce.
     """
-    listed = _OnNetwork(module, module, effort, bound, synthesizers, search).candidates("", 1)
-    if (direct := _unwound(module)) is not None:
-        on_direct = _OnNetwork(module, direct, effort, bound_of(direct), synthesizers, search)
-        listed += on_direct.candidates(" on unwound switches", 0)
+    free = replace(module, network=without_limits(module.network))
+    problem, planner = ProblemKind(free), _Planner(module, effort, bound)
+    records = {record.name: record for record in synthesizers}
+    plans: dict[str, Plan] = {
+        name: partial(planner.plan, record) for name, record in records.items() if record.is_for(problem)
+    }
+    likely = problem.likely_best
+    ahead = {name: 1 + (name in likely) for name in sorted(plans, key=[*likely, *plans].index)}
+    if problem.is_reduced_in_switches:
+        plans["in-network"], ahead = partial(_in_network, effort, search), {"in-network": 1, **ahead}
+    direct = None if (network := _unwound(free)) is None else ProblemKind(replace(free, network=network))
+    for name, record in records.items():
+        if direct is not None and name not in plans and record.is_for(direct):
+            over = f"{name} on unwound switches"
+            plans[over], ahead[over] = partial(planner.plan_over_switches, record), int(name in direct.likely_best)
     if effort.library is not None:
         for name, messages, lay_out in textbook_algorithms(module, effort.library):
-            plan = partial(_lay_out, lay_out, TRANSFER_WORK * messages)
-            listed.append(Candidate(name, partial(_with_limits, module, plan), -1))
+            plans.setdefault(name, partial(_lay_out, lay_out, TRANSFER_WORK * messages))
+            ahead.setdefault(name, -1)
+    most = 1 if len(Ports.of(module.network)) else 2  # each turn with limits plans twice, and retimes
+    listed = [Candidate(name, partial(_with_limits, module, plans[name]), min(most, ahead[name])) for name in ahead]
     return sorted(listed, key=lambda candidate: -candidate.ahead)
 
 
-def _unwound(module: Module) -> Module | None:
+def _unwound(module: Module) -> Network | None:
     """Direct links for the switches; None if something is planned already or a switch has a limited buffer."""
     network = module.network
     if module.schedule is not None or not network.has_switches or network.has_limited_buffers:
         return None
     try:
-        return replace(module, network=unwound(network))
+        return unwound(network)
     except ValueError:  # not all switches can be unwound
         return None
+
+
+def _in_network(effort: Effort, search: Search, free: Module, meter: WorkMeter) -> Module:
+    from collc.synthesis.in_network.synthesizer import in_network
+
+    return in_network(free, effort.with_work(meter), lambda inner: search(inner, meter))
 
 
 def _lay_out(lay_out: Callable[[Module], Module], work: int, free: Module, meter: WorkMeter) -> Module:
@@ -101,7 +120,7 @@ def _add_whole(meter: WorkMeter, work: int) -> None:
         raise NoSchedule(GIVEN_UP)
 
 
-def _with_limits(module: Module, plan: Callable[[Module, WorkMeter], Module], meter: WorkMeter) -> Module:
+def _with_limits(module: Module, plan: Plan, meter: WorkMeter) -> Module:
     """The module with the schedule of `plan`, which is given it without limits of NPUs; the shortest if there are
     several networks without them, each of which gets the same part of the work.
     """
@@ -150,84 +169,44 @@ class _Parts:
             self._meter.limit = min(self._meter.limit, self._meter.spent)
 
 
-class _OnNetwork:
-    """The candidates on one network: each synthesizer that applies, as a function from a work meter to a schedule.
+class _Planner:
+    """Plans of single synthesizers for a module, or for what it is without limits of NPUs. bound: of the module."""
 
-    own: the module that they plan, `module` or with direct links. bound: of it.
-    """
+    def __init__(self, module: Module, effort: Effort, bound: Callable[[], Bound]) -> None:
+        self._effort, self._has_limits = effort, len(Ports.of(module.network)) > 0
+        self._bound, self._unwound = bound, cache(unwound)
+        self._task_bounds: dict[tuple[bool, bool], int] = {}
 
-    def __init__(
-        self,
-        module: Module,
-        own: Module,
-        effort: Effort,
-        bound: Callable[[], Bound],
-        synthesizers: Sequence[Synthesizer],
-        search: Search,
-    ) -> None:
-        self._module, self._own, self._effort, self._bound_of_own = module, own, effort, bound
-        self._synthesizers, self._search = synthesizers, search
-        self._task_bounds: dict[bool, int] = {}
-
-    def candidates(self, suffix: str, ahead: int) -> list[Candidate]:
-        """The candidates; those that are likely the best come first, and a turn ahead of the others.
-
-        suffix: of their names.
-        """
-        problem = ProblemKind(replace(self._own, network=without_limits(self._own.network)))
-        plan = self._plan if self._own is self._module else self._plan_over_switches
-        plans = {
-            record.name: partial(plan, record)
-            for record in self._synthesizers
-            if record.applies is not None and record.applies(problem)
-        }
-        if problem.is_reduced_in_switches:
-            plans = {"in-network": self._in_network, **plans}
-        most = 1 if len(Ports.of(self._module.network)) else 2  # each turn with limits plans twice, and retimes
-        likely = [name for name in problem.likely_best if name in plans]
-        return [
-            Candidate(
-                name + suffix, partial(_with_limits, self._module, plans[name]), min(most, ahead + (name in likely))
-            )
-            for name in dict.fromkeys([*likely, *plans])
-        ]
-
-    def _in_network(self, free: Module, meter: WorkMeter) -> Module:
-        from collc.synthesis.in_network.synthesizer import in_network
-
-        return in_network(free, self._effort.with_work(meter), lambda inner: self._search(inner, meter))
-
-    def _plan_over_switches(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
+    def plan_over_switches(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
         """A plan on direct links, put back on the switches."""
-        own = self._own if free is self._module else replace(free, network=unwound(free.network))
-        planned = join(self._plan(record, own, meter))
+        planned = join(self.plan(record, replace(free, network=self._unwound(free.network)), meter))
         assert planned.schedule is not None
         _add_whole(meter, 2 * TRANSFER_WORK * len(planned.schedule))
         return over_switches(planned, free.network)
 
-    def _plan(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
+    def plan(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
         """A synthesizer, which is loaded when it is called first; all phases of copies get the same part of the work.
 
-        free: the module, or what it is without limits of NPUs; then its bounds are not known.
+        If NPUs have limits, the bounds without these are not known.
         """
         assert record.load is not None
         planner, effort = record.load(), self._effort
-        own = free is self._own
         if not isinstance(planner, PhasePlanner):
-            bound = (lambda: self._bound_of_own().time) if own else None
+            bound = None if self._has_limits else lambda: self._bound().time
             return planner.plan(free, replace(effort.with_work(meter), bound=bound), {})
         parts = _Parts(meter, 2 * len(split(free)) - 1)
 
         def plan(task: Task, part: WorkMeter) -> Schedule:
-            bound = partial(self._bound, task) if own else None
+            bound = None if self._has_limits else partial(self._bound_of, task)
             return planner.plan(task, replace(effort.with_work(part), bound=bound))
 
         solved = solve(free, lambda task: parts.plan(partial(plan, task)))
         parts.end()
         return solved
 
-    def _bound(self, task: Task) -> int:
+    def _bound_of(self, task: Task) -> int:
         """The bound of the copies of a phase, the same for all synthesizers."""
-        if task.inverted not in self._task_bounds:
-            self._task_bounds[task.inverted] = task_bound(task).time
-        return self._task_bounds[task.inverted]
+        key = task.inverted, task.network.unwound
+        if key not in self._task_bounds:
+            self._task_bounds[key] = task_bound(task).time
+        return self._task_bounds[key]

@@ -50,3 +50,7 @@ class Synthesizer:
     applies: Callable[[ProblemKind], bool] | None = None
     chooses_others: bool = False
     is_optimal: bool = False
+
+    def is_for(self, problem: ProblemKind) -> bool:
+        """Whether `auto` tries it on a problem."""
+        return self.applies is not None and self.applies(problem)

@@ -19,15 +19,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from time import monotonic
 from typing import Final
 
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
-from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, bound_of, candidates
+from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, candidates
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
+from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoints import refuse_buffers
 from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, check_transfer_count
 from collc.ten.module import Module
@@ -166,7 +168,8 @@ class _Search:
     _turns: list[Turns] = field(default_factory=list[Turns])
 
     def __post_init__(self) -> None:
-        self.bound = bound_of(self.module)
+        given = self.module
+        self.bound = cache(lambda: lower_bound(given.network, given.demand, given.model))
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""

@@ -102,8 +102,7 @@ class Fluid:
         for part in self.traffic:
             counts = part.received_chunks() if received else part.sent_chunks()
             volume[: counts.shape[1]] += self.sizes @ counts
-        width = np.zeros(network.device_count)
-        np.add.at(width, network.target if received else network.source, self.capacity)
+        width = np.bincount(network.target if received else network.source, self.capacity, network.device_count)
         time = np.where(width > 0, volume / np.maximum(width, 1), 0)
         order = np.argsort(-time, kind="stable")
         return [int(npu) for npu in order[:count] if time[npu] > 0]
