@@ -67,10 +67,10 @@ def _with_switches(network: Network, npus: Int32Array) -> Int64Array:
     """
     image = np.full(network.device_count, -1, np.int64)
     image[: network.npu_count] = npus
-    found = _votes(network, image)
-    while len(found):
-        image[found[:, 0]] = found[:, 1]
-        found = _votes(network, image)
+    votes = _votes(network, image)
+    while len(votes):
+        image[votes[:, 0]] = votes[:, 1]
+        votes = _votes(network, image)
     links = np.bincount(network.source, minlength=network.device_count)
     unknown, left = np.flatnonzero(image < 0), np.setdiff1d(np.arange(network.device_count), image)
     image[unknown[np.argsort(links[unknown], kind="stable")]] = left[np.argsort(-links[left], kind="stable")]
@@ -78,7 +78,7 @@ def _with_switches(network: Network, npus: Int32Array) -> Int64Array:
 
 
 def _votes(network: Network, image: Int64Array) -> Int64Array:
-    """int64[found, 2]: unknown switches next to known devices, and the ends of most of their links if the known devices
+    """int64[votes, 2]: unknown switches next to known devices, and the ends of most of their links if the known devices
     move; no two have one end. Among equals a switch stays, or goes to the lowest number.
     """
     near = np.flatnonzero((image[network.source] >= 0) & (image[network.target] < 0))
@@ -94,9 +94,9 @@ def _votes(network: Network, image: Int64Array) -> Int64Array:
     free = (goal >= network.npu_count) & ~np.isin(goal, image)
     pairs, count = np.unique(np.stack([network.target[near[row]], goal])[:, free], axis=1, return_counts=True)
     best = np.lexsort((pairs[1], pairs[1] != pairs[0], -count))
-    found, taken = dict[int, int](), set[int]()
+    goals, taken = dict[int, int](), set[int]()
     for switch, wanted in pairs.T[best].tolist():
-        if switch not in found and wanted not in taken:
-            found[switch] = wanted
+        if switch not in goals and wanted not in taken:
+            goals[switch] = wanted
             taken.add(wanted)
-    return np.array([*found.items()], np.int64).reshape(-1, 2)
+    return np.array([*goals.items()], np.int64).reshape(-1, 2)

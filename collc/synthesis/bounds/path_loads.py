@@ -149,9 +149,9 @@ class PathLoads:
         network = fluid.network
         if not _has_pairs(demand):
             return None
-        found = PathLoads._of_one_target(fluid, demand)
-        if found is not None or network.npu_count * network.link_count > 8 * MOST_SEARCHED:
-            return found
+        loads = PathLoads._of_one_target(fluid, demand)
+        if loads is not None or network.npu_count * network.link_count > 8 * MOST_SEARCHED:
+            return loads
         pairs = np.zeros((network.device_count, network.device_count), np.int64)
         others: list[tuple[int, Int32Array, Int32Array, bool]] = []
         for run in demand.runs:

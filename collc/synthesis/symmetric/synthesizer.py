@@ -57,10 +57,10 @@ def factored_schedule(module: Module, effort: Effort) -> Schedule | None:
     Raises SourceError if links have no bandwidth or latency, or do not lead to all NPUs.
     """
     with rates_required():
-        found = cluster_schedule(module) or translated_schedule(module, effort) or repaired_schedule(module, effort)
-        rest = without_slow_links(module) if found is None else None
+        schedule = cluster_schedule(module) or translated_schedule(module, effort) or repaired_schedule(module, effort)
+        rest = without_slow_links(module) if schedule is None else None
         if rest is None:
-            return found
+            return schedule
         schedule = cluster_schedule(rest[0]) or repaired_schedule(rest[0], effort)
         return None if schedule is None else with_slow_links(schedule, rest[1])
 
