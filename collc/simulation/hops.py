@@ -3,7 +3,7 @@
 A message occupies the injection of an NPU with limits that sends or forwards it for overhead + size / rate, and enters
 its link as soon as its turn has come: it may queue there. It occupies the ejection of the NPU that it reaches for
 overhead + size / rate before it has arrived. If nothing else is on its way, a message takes as long as without limits.
-Signals, which have no bytes, take no turn at an NPU: the overhead of messages is for their signals too.
+Signals, which have no bytes, wait for no turn at an NPU without rates: the overhead of messages is for signals too.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def with_ports(network: Network, hops: Hops, timing: Timing) -> tuple[Hops, Port
     table[:, sizes == 0] = 0
     out, into = ports.out[network.source[link]], ports.into[network.target[link]]
     taken = table[into, size_of]
-    before, behind = (((port >= 0) & (hops.size > 0)).astype(np.int64) for port in (out, into))
+    limited = np.array([rate is not None for rate in (*ports.rates, None)])
+    before, behind = (((port >= 0) & (limited[port] | (hops.size > 0))).astype(np.int64) for port in (out, into))
     count = 1 + before + behind
     place = (np.cumsum(count) - count + before).astype(np.int64)
     total = int(count.sum())

@@ -169,7 +169,7 @@ def test_each_group_takes_the_file_for_its_npus(tmp_path):
         assert answer["files"] == ["no file for 4 ranks", "high.run" if high else "low.run"]
 
 
-@pytest.mark.parametrize("check", ["lost", "lost_early"])
+@pytest.mark.parametrize("check", ["lost", "lost_early", "aborted"])
 def test_a_rank_that_is_gone_is_named(folders, check):
     answers = ranks_of(check, 4, folders[4])
     assert len(answers) == 3
@@ -178,7 +178,9 @@ def test_a_rank_that_is_gone_is_named(folders, check):
         assert all(
             re.search(rf"rank {answer['rank']}.*allreduce of ar.run, round", text) for text in answer["messages"]
         )
-        assert all("rank 3: " in text and "nothing moved" not in text for text in answer["messages"])
+        assert all(
+            re.search("rank 3(: | aborted)", text) and "nothing moved" not in text for text in answer["messages"]
+        )
 
 
 def test_a_rank_that_ends_while_the_group_is_made_is_named(folders):

@@ -191,6 +191,14 @@ def lost(rank: int, ranks: int) -> dict:
     return lost_early(rank, ranks)
 
 
+def aborted(rank: int, ranks: int) -> dict:
+    """One rank aborts the group, and stays."""
+    if rank == ranks - 1:
+        dist.group.WORLD.abort()
+        time.sleep(5)
+    return lost_early(rank, ranks)
+
+
 def lost_early(rank: int, ranks: int) -> dict:
     """One rank leaves before its first call, though the others may wait for a minute."""
     if rank == ranks - 1:
