@@ -69,7 +69,7 @@ LATE = LinkKind(500_000, Fraction(50 * 10**9))
         (dgx1(), all_reduce(EIGHT, chunks=2), 1.2),
         (switched(8), all_gather(EIGHT), 1.0),
         (switched(8), all_to_all(EIGHT), 1.0),
-        (switched(8), all_reduce(EIGHT), 1.0),
+        (switched(8), all_reduce(EIGHT), 1.141),  # 16 steps; the bound counts 14, and not that switches store
         (switched(6, multicast=True), reduce(list(range(6))), 1.25),
     ],
 )

@@ -81,7 +81,7 @@ def candidates(
     for name, record in records.items():
         if direct is not None and name not in plans and record.is_for(direct):
             over = f"{name} on unwound switches"
-            plans[over], ahead[over] = partial(planner.plan_over_switches, record), int(name in direct.likely_best)
+            plans[over], ahead[over] = partial(planner.plan_over_switches, record), int(name in direct.likely_best) - 1
     if effort.library is not None:
         for name, messages, lay_out in textbook_algorithms(module, effort.library):
             plans.setdefault(name, partial(_lay_out, lay_out, TRANSFER_WORK * messages))
