@@ -4,7 +4,8 @@ process. `python -m benchmarks auto` compares auto with all other synthesizers i
 `python -m benchmarks training [WORD]` its training times (benchmarks/training.py),
 `python -m benchmarks failures [WORD]` collectives after a failure (benchmarks/failures.py),
 `python -m benchmarks endpoints` All-Reduce bandwidth against memory bandwidth (benchmarks/endpoints.py),
-`python -m benchmarks lab` measured times of schedules against their plans (benchmarks/lab.py), and
+`python -m benchmarks lab` measured times of schedules against their plans (benchmarks/lab.py),
+`python -m benchmarks mate` All-to-Alls on tori with a dead link beside MATE's (benchmarks/mate.py), and
 `python -m benchmarks mscclpp` what MSCCL++ takes on two nodes, from one node (benchmarks/mscclpp.py).
 
 Times do not include the compilation of kernels. seconds: wall clock; cpu: CPU time of all threads; the smaller one is
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 
-from benchmarks import auto, compare, endpoints, failures, lab, mscclpp, training
+from benchmarks import auto, compare, endpoints, failures, lab, mate, mscclpp, training
 from benchmarks.case import Case, Result
 
 TABLES: dict[str, Callable[[list[str]], int]] = {
@@ -31,6 +32,7 @@ TABLES: dict[str, Callable[[list[str]], int]] = {
     "endpoints": endpoints.main,
     "failures": failures.main,
     "lab": lab.main,
+    "mate": mate.main,
     "mscclpp": mscclpp.main,
     "training": training.main,
 }

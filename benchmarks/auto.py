@@ -254,7 +254,7 @@ def _measured(build: Build) -> _Outcome | None:
     right = "failed" not in verify_schedule(module).checks.values()
     measured = Measured(module.schedule.collective_time(module.network, module.demand), cpu, right)
     bound = lower_bound(module.network, module.demand, module.model).time
-    near = right and not module.network.unwound and measured.time <= SLOWER * bound
+    near = right and measured.time <= SLOWER * bound
     return _Outcome(measured, module.algorithm, module.notes, near)
 
 

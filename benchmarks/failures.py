@@ -126,7 +126,7 @@ def cluster_rows() -> Iterator[Row]:
                 within = 1.02 if kind == "all_reduce" else 1.01
                 node = 8 * NIC_RATE
                 network = f"dgx_h100({nodes})"
-                parts = "1" if kind == "all_to_all" else chunks
+                parts = "1" if inside and kind == "all_to_all" else chunks
                 yield Row(network, failure, kind, parts, 8 * nodes, 8, node, left, within, 10.0, lines)
 
 

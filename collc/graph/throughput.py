@@ -184,9 +184,9 @@ def tree_capacities(
 
 
 def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:
+    labels = np.array(parts)
     names = sorted(set(parts))
-    total = sum(flows.out_of({number for number, owner in enumerate(parts) if owner == name}) for name in names)
-    return Fraction(total, 2 * (len(names) - 1))
+    return Fraction(sum(flows.out_of(labels == name) for name in names), 2 * (len(names) - 1))
 
 
 class _Flows:
@@ -219,8 +219,9 @@ class _Flows:
         back = np.concatenate([number + self._forward, number])
         columns = (offsets, order, arcs.target, back, *(zeros.copy() for _ in range(4)))
         self._graph = FlowGraph(*map(self._numbers, columns))
-        self._supply = self._numbers(np.arange(len(ends)) + graph.edge_count)
-        self._drain = self._numbers(np.arange(len(ends)) + graph.edge_count + len(ends))
+        self._supplies = np.arange(len(ends)) + graph.edge_count
+        self._drains = self._supplies + len(ends)
+        self._supply, self._drain = self._numbers(self._supplies), self._numbers(self._drains)
         self._sum = int(capacity.sum(dtype=np.float64)) + 1
 
     def first_unfed(self, rate: Fraction, finished: int) -> tuple[int, BoolArray] | None:
@@ -255,13 +256,12 @@ class _Flows:
         sent = send(self._graph, self._capacities(1), source, sink, UNLIMITED)
         return sent, self._source_side()
 
-    def out_of(self, part: set[int]) -> int:
-        """The largest flow from some members, given by number, to all others."""
+    def out_of(self, part: BoolArray) -> int:
+        """The largest flow from some members to all others."""
         send = version_of(augment, self._compiled)
-        capacities = self._capacities(1)
-        for number in range(len(self._members)):
-            capacities[(self._supply if number in part else self._drain)[number]] = UNLIMITED
-        return send(self._graph, capacities, self._source, self._sink, UNLIMITED)
+        capacities = self._with_supply(1)
+        capacities[np.where(part, self._supplies, self._drains)] = UNLIMITED
+        return send(self._graph, self._numbers(capacities), self._source, self._sink, UNLIMITED)
 
     def best_partition(self, rate: Fraction) -> list[int] | None:
         """By member the number of its part, of a partition that does not allow a rate; None if all do."""
@@ -275,13 +275,17 @@ class _Flows:
         return None if least >= -2 * rate.numerator else [int(label) for label in parts]
 
     def _capacities(self, scale: int, supply: int = 0) -> Numbers:
+        """As `_with_supply`, for kernels."""
+        return self._numbers(self._with_supply(scale, supply))
+
+    def _with_supply(self, scale: int, supply: int = 0) -> Int64Array:
         """Capacities of all arcs: edges times a scale, then the arcs from the source."""
         if self._sum * scale + supply * len(self._members) >= UNLIMITED:
             raise OverflowError("capacities are too large for flows of 64 bits")
         capacities = np.zeros(2 * self._forward, np.int64)
         capacities[: len(self._capacity)] = self._capacity * scale
         capacities[len(self._capacity) : len(self._capacity) + len(self._members)] = supply
-        return self._numbers(capacities)
+        return capacities
 
     def _source_side(self) -> BoolArray:
         """Vertices from which no path leads to the sink of the last flow."""

@@ -22,7 +22,6 @@ from collc.ten.limited import Ports, shared_links, without_limits
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, RowSchedule, Transfers
-from collc.ten.transform import unwound
 
 LISTS: Final = ((1_000, 16), (10_000, 4), (MOST_TRANSFERS, 2))
 """(transfers, list schedules with different seeds that are tried up to this number of transfers)."""
@@ -55,7 +54,7 @@ def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> 
     for network in networks_without_limits(module.network):
         try:
             planned = join(synthesize(replace(module, network=network)))
-            retimed.append(retimed_for_endpoints(planned, _with_limits(planned.network, module.network)))
+            retimed.append(retimed_for_endpoints(planned, module.network))
         except CollcError as error:
             failures.append(error)
     if not retimed:
@@ -70,11 +69,6 @@ def networks_without_limits(network: Network) -> list[Network]:
     free, shared = without_limits(network), shared_links(network)
     same = free.kinds == shared.kinds and np.array_equal(free.kind, shared.kind)
     return [free] if same else [free, shared]
-
-
-def _with_limits(planned: Network, network: Network) -> Network:
-    """The network of a schedule with the limits: `network`, or with direct links in place of its switches."""
-    return unwound(network) if planned.unwound and not network.unwound else network
 
 
 def retimed_for_endpoints(module: Module, network: Network) -> Module:

@@ -218,8 +218,8 @@ class Clock:
 
 
 MOST_LISTED: Final = 4_000_000
-"""Transfers up to which they are listed for pictures, after damage, and to try other numbers of chunks; 512 GPUs have a
-million.
+"""Transfers up to which they are listed for pictures, on Cayley graphs, after damage, and to try other numbers of
+chunks; 512 GPUs have a million.
 """
 
 TRANSFER_BYTES: Final = 64

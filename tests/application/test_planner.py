@@ -55,9 +55,8 @@ def check(planner: collc.Planner, answer: Answer, npus: list[int] | None, dead: 
     parts = planner.service.classes.named.find_parts(dead) if dead else []
     devices, links = devices_and_links(whole, parts)
     damaged = remove_parts(whole, devices.tolist(), links)
-    if not module.network.unwound:
-        own, wanted = (np.sort(link_keys(each, each.source, each.target)) for each in (module.network, damaged))
-        assert np.array_equal(own, wanted)
+    own, wanted = (np.sort(link_keys(each, each.source, each.target)) for each in (module.network, damaged))
+    assert np.array_equal(own, wanted)
     everyone = npus or range(whole.npu_count)
     members = [npu for npu in everyone if npu not in devices]
     ranks = answer.ranks[0]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+from collc.graph.digraph import Digraph
+from collc.graph.distances import hop_counts
 from collc.ten.network import LinkKind, Network
 from tests import support
 from tests.reference.evaluator import Topology, evaluate
@@ -84,11 +87,13 @@ COUNTS = {
     "dgx_a100()": (8, 1, 16),
     "dgx_a100(4)": (32, 13, 144),
     "dgx_h100(2)": (16, 11, 80),
+    "dgx_h100(2, nvswitches: 4)": (16, 17, 176),
     "gb200_nvl72()": (72, 1, 144),
     "mi300x_node()": (8, 0, 56),
     "tpu_v4_slice(4, 4, 4)": (64, 0, 384),
     "tpu_v4_slice(2, 2, 4)": (16, 0, 56),
     "tpu_v4_twisted_slice(4)": (128, 0, 768),
+    "tpu_v4_twisted_slice(2, doubled: 2)": (32, 0, 192),
     "tpu_v5p_slice(4, 4, 8)": (128, 0, 768),
 }
 
@@ -97,6 +102,19 @@ COUNTS = {
 def test_numbers_of_devices_and_links(expression: str) -> None:
     topology = elaborated(expression)
     assert (len(topology.npus), len(topology.switches), len(topology.links)) == COUNTS[expression]
+
+
+@pytest.mark.parametrize(
+    ("twisted", "sizes"),
+    [("2", (4, 2, 2)), ("4", (8, 4, 4)), ("2, doubled: 2", (4, 4, 2)), ("4, doubled: 2", (8, 8, 4))],
+)
+def test_twisted_tori_are_alike_everywhere_and_closer_than_tori(twisted: str, sizes: tuple[int, ...]) -> None:
+    topology = elaborated(f"tpu_v4_twisted_slice({twisted})")
+    number = {npu: place for place, npu in enumerate(topology.npus)}
+    ends = [(number[link.source], number[link.target]) for link in topology.links]
+    graph = Digraph(len(number), *(np.array(column, np.int32) for column in zip(*ends, strict=True)))
+    (hops,) = set(hop_counts(graph).sum(axis=0).tolist())
+    assert hops < hop_counts(Digraph.of(support.grid(*sizes, wrap=True)))[0].sum()
 
 
 @pytest.mark.slow
@@ -112,6 +130,7 @@ def test_the_large_mesh_of_the_reference() -> None:
         ("dgx_a100()", 300),
         ("dgx_a100(2)", 325),  # and a NIC of 25 GB/s
         ("dgx_h100(2)", 500),  # 450 + 50
+        ("dgx_h100(2, nvswitches: 4)", 500),
         ("gb200_nvl72()", 900),
         ("mi300x_node()", 448),  # seven links of 64 GB/s
         ("tpu_v4_slice(4, 4, 4)", 300),  # six links of 50 GB/s

@@ -32,20 +32,23 @@ def with_arrays(net: Network, *shapes: tuple[int, ...]) -> Network:
     return replace(net, families=tuple(families))
 
 
-def rails(nodes: int, size: int, *, spine: bool = False) -> Network:
-    """GPU i of all nodes on rail switch i; with a spine above the rails."""
-    npus = nodes * size
+def rails(nodes: int, size: int, *, spine: bool = False, nvswitches: int = 1) -> Network:
+    """GPU i of all nodes on rail switch i; with a spine above the rails. NVSwitches of a node carry equal parts."""
+    npus, inside = nodes * size, LinkKind(NVLINK.latency, Fraction(NVLINK.bandwidth or 0) / nvswitches)
+    first_rail = npus + nodes * nvswitches
     links: list[tuple[int, int, LinkKind]] = []
     for node in range(nodes):
         for i in range(size):
-            links += both(node * size + i, npus + node, NVLINK)
-            links += both(node * size + i, npus + nodes + i, NIC)
+            for s in range(nvswitches):
+                links += both(node * size + i, npus + node * nvswitches + s, inside)
+            links += both(node * size + i, first_rail + i, NIC)
     if spine:
         wide = LinkKind(300_000, NIC_RATE * nodes)
         for i in range(size):
-            links += both(npus + nodes + i, npus + nodes + size, wide)
-    net = network(npus, links, switches=nodes + size + spine, shape=(nodes, size), name=f"rails{nodes}x{size}")
-    return with_arrays(net, (nodes,), (size,), *[(1,)] * spine)
+            links += both(first_rail + i, first_rail + size, wide)
+    switches = first_rail - npus + size + spine
+    net = network(npus, links, switches=switches, shape=(nodes, size), name=f"rails{nodes}x{size}")
+    return with_arrays(net, (nodes * nvswitches,), (size,), *[(1,)] * spine)
 
 
 def pods(count: int, nodes: int, size: int, spines: int = 1, oversubscribed: int = 1) -> Network:

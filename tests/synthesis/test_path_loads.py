@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,7 @@ from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
+from collc.ten.transform import remove_parts
 from tests.support import all_gather, all_to_all, demand_of, dragonfly, grid, network, ring
 
 GB = 10**9
@@ -133,7 +135,10 @@ def test_links_carry_only_after_data_can_be_there() -> None:
 
 
 def test_where_every_chunk_goes_to_all_cuts_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = ring(3)
+    cycle = ring(3)
+    net = replace(
+        cycle, source=cycle.source[[0, *range(6)]], target=cycle.target[[0, *range(6)]], kind=np.zeros(7, np.int32)
+    )
     assert PathLoads.of(fluid_of(net, all_gather([0, 1, 2])), all_gather([0, 1, 2])) is None
     loads = PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2]))
     assert loads is not None
@@ -142,6 +147,22 @@ def test_where_every_chunk_goes_to_all_cuts_are_enough(monkeypatch: pytest.Monke
     assert len(list(loads.bounds())) == 2
     monkeypatch.setattr("collc.synthesis.bounds.path_loads.MOST_SEARCHED", 2)
     assert PathLoads.of(fluid_of(net, all_to_all([0, 1, 2])), all_to_all([0, 1, 2])) is None
+
+
+def test_one_npu_stands_for_all_alike_also_after_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is at most that of all pairs, and near it."""
+    torus = grid(4, 4, kind=kind(1), wrap=True)
+    for npus, links in (([], []), ([], [0]), ([5], []), ([1, 6], [])):
+        net = remove_parts(torus, npus, np.array(links, np.int64)) if npus or links else torus
+        demand = all_to_all(net.npus.tolist(), GB)
+        exact = flow_time(net, {(a, b): 1 for a in net.npus.tolist() for b in net.npus.tolist() if a != b}) * SECOND
+        monkeypatch.setattr(path_loads, "MOST_SEARCHED", 400)  # fewer than NPUs x links, more than links
+        loads = PathLoads.of(fluid_of(net, demand), demand)
+        assert loads is not None
+        assert loads.targets.tolist() == [0]
+        assert 0.75 * exact <= best(net, demand) <= exact * (1 + 1e-6)
+        monkeypatch.undo()
+        assert 0.99 * exact <= best(net, demand) <= exact * (1 + 1e-6)
 
 
 def test_no_prices_are_sought_that_cannot_show_more(monkeypatch: pytest.MonkeyPatch) -> None:

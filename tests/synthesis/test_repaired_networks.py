@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -19,15 +20,16 @@ from collc.kernels.cheapest_routes import RouteGraph, find_route
 from collc.kernels.compiled import numbers, version_of, zeros
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
-from collc.synthesis.symmetric import is_cluster, symmetric_module
-from collc.synthesis.symmetric.damage import undamaged_network
+from collc.synthesis.damage import undamaged_network
+from collc.synthesis.symmetric import is_cluster, is_symmetric, symmetric_module
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.repaired import repaired_schedule
+from collc.synthesis.symmetric.slow_links import without_slow_links
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
 from collc.ten.module import Module
-from collc.ten.network import Network
+from collc.ten.network import LinkKind, Network
 from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import MOST_LISTED, LinkModel, RowSchedule
 from collc.ten.transform import remove_parts
@@ -333,6 +335,40 @@ def test_twisted_tori_are_tori_along_other_axes() -> None:
                 assert_right(module, schedule)
 
 
+def with_rate(net: Network, a: int, b: int, factor: float) -> Network:
+    """With another bandwidth of the links between two devices."""
+    links = links_between(net, a, b)
+    old = net.kinds[int(net.kind[links[0]])]
+    kind = net.kind.copy()
+    kind[links] = len(net.kinds)
+    changed = LinkKind(old.latency, Fraction(old.bandwidth or 0) * Fraction(factor))
+    return replace(net, kind=kind, kinds=(*net.kinds, changed))
+
+
+@pytest.mark.parametrize(
+    ("net", "ends", "kind"), [(rails(4, 4), (5, 21), "all_reduce"), (grid(4, 4, wrap=True), (0, 1), "all_to_all")]
+)
+def test_links_that_are_slow_are_left_out(net: Network, ends: tuple[int, int], kind: str) -> None:
+    """Of a slow link, not of one that is faster than others; and what is planned without it is right with it."""
+    module = problem(with_rate(net, *ends, 0.5), kind)
+    assert without_slow_links(problem(net, kind)) is None
+    assert without_slow_links(problem(with_rate(net, *ends, 2), kind)) is None
+    assert without_slow_links(problem(module.network, "all_gather")) is None
+    rest = without_slow_links(module)
+    assert rest is not None
+    assert np.array_equal(np.setdiff1d(np.arange(net.link_count), rest[1]), np.sort(links_between(net, *ends)))
+    assert is_symmetric(module)
+    solved = symmetric_module(module, Effort())
+    assert verify_schedule(solved).ok
+    assert solved.schedule is not None
+    assert not np.isin(solved.schedule.transfers.link, links_between(net, *ends)).any()
+
+
+def test_links_that_carry_most_are_not_left_out() -> None:
+    """The NVLink of a GPU: 450 of 500 GB/s."""
+    assert without_slow_links(problem(with_rate(rails(4, 4), 5, 17, 0.5), "all_reduce")) is None
+
+
 def test_what_is_not_completed() -> None:
     net = rails(4, 4)
     assert undamaged_network(net) is None  # it lacks nothing
@@ -358,7 +394,7 @@ def test_what_is_left_to_others() -> None:
         replace(module, demand=all_gather(npus[1:])),
         replace(module, demand=Demand(module.demand.runs * 2)),
         replace(module, network=replace(hurt, buffers=np.full(len(hurt.buffers), 4, np.int64))),
-        problem(damaged(fat_tree(4), [3], []), "all_gather"),
+        problem(damaged(fat_tree(4), [], [(16, 24)]), "all_gather"),
     ]
     for each in other:
         assert repaired_schedule(each, Effort()) is None
@@ -382,6 +418,20 @@ def test_damage_in_a_node() -> None:
         assert_right(problem(nvlink, kind), repaired(problem(nvlink, kind)))
     assert repaired_schedule(problem(nvlink, "all_to_all"), Effort()) is None
     assert verify_schedule(auto(Module("m", nvlink, all_gather(nvlink.npus.tolist(), chunk=4096)), Effort())).ok
+
+
+@pytest.mark.parametrize(("npus", "cables"), [([17], []), ([], [(0, 17)]), ([19], [(1, 18)])])
+def test_nodes_that_lack_some_of_their_nvswitches(npus: list[int], cables: list[tuple[int, int]]) -> None:
+    """NVSwitches 16 to 18 are of node 0, the next three of node 1."""
+    whole = rails(4, 4, nvswitches=3)
+    hurt = damaged(whole, npus, cables)
+    completed = undamaged_network(hurt)
+    assert completed is not None
+    assert completed.link_count == whole.link_count
+    assert bool(completed.present.all())
+    assert find_translations(completed) is not None
+    for kind in KINDS:
+        assert_right(problem(hurt, kind), repaired(problem(hurt, kind)))
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter"])

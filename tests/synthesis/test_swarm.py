@@ -267,6 +267,12 @@ def test_unlike_sizes_and_parallel_links():
     by_swarm(Module("m", net, demand_of(rows)))
 
 
+def test_pairs_are_counted_on_networks_of_any_size() -> None:
+    """Numbers of pairs of devices exceed 32 bits with more than 46,340 of these."""
+    for count, are_too_many in ((447, False), (448, True), (47_000, True)):
+        assert switch_paths._has_too_many_pairs(switched(count)) == are_too_many
+
+
 def test_paths_through_thousands_of_switches() -> None:
     last_hops = {device: [(device - 1, device - 1)] for device in range(1, 3001)}
     assert switch_paths._paths_between(last_hops, 0, 3000) == [tuple(range(3000))]

@@ -176,13 +176,17 @@ def _shares(loads: dict[int, _PartLoad], shares: int) -> dict[int, int]:
     load = [dict[int, int]() for _ in range(shares)]
     busy = [set[tuple[int, int]]() for _ in range(shares)]
     share_of: dict[int, int] = {}
+    begun = 0
     for root in sorted(loads, key=lambda part: (-max(loads[part].steps.values()), part)):
         mine = loads[root]
+        fullest = max(mine.steps, key=lambda gpu: mine.steps[gpu])
         costs = (
             (max(load[k].get(gpu, 0) + n for gpu, n in mine.steps.items()), len(mine.sends & busy[k]), k)
-            for k in range(shares)
+            for k in range(min(begun + 1, shares))
+            if begun == shares or fullest not in load[k]  # if one is empty, it costs less than these
         )
         chosen = min(costs)[2]
+        begun = max(begun, chosen + 1)
         share_of[root] = chosen
         busy[chosen] |= mine.sends
         for gpu, n in mine.steps.items():

@@ -85,7 +85,7 @@ def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
         return
     owner = _owners(fluid.network, run)
     members = np.unique(owner[run.group])
-    tried = [owner, *fast_components(fluid, owner)]
+    tried, least = [owner, *fast_components(fluid, owner)], 0
     if len(members) <= MOST_CUTS:
         found = _worst(fluid, owner, members)
         if found is None:
@@ -93,12 +93,11 @@ def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
         partition, time = found
         part_of = dict(zip(members.tolist(), partition.parts, strict=True))
         tried = [np.array([part_of.get(device, -1) for device in owner.tolist()], np.int64)]
-        latency = int(fluid.waits[fluid.network.kind].min())
-        yield Bound(math.ceil(standard.size * time) + latency, _name(fluid.network, run, tried[0]))
+        least = math.ceil(standard.size * time) + int(fluid.waits[fluid.network.kind].min())
     for labels in tried:
         volume = 2 * (len(np.unique(labels[run.group])) - 1) * standard.size
         time = fluid.time_between(with_switches(fluid.network, labels), volume)
-        yield Bound(time, _name(fluid.network, run, labels))
+        yield Bound(max(least, time), _name(fluid.network, run, labels))
 
 
 def _name(network: Network, run: Run, labels: Int64Array) -> str:

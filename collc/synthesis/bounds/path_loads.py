@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.graph.distances import UNREACHABLE, distances_to
+from collc.graph.translations import find_translations
 from collc.kernels.cheapest_loads import PathTable, add_loads
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
 from collc.synthesis.bounds.cuts import MOST_SEARCHED
 from collc.synthesis.bounds.fluid import SECOND, Fluid
+from collc.synthesis.damage import undamaged_network
 from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op
 from collc.ten.module import Bound
@@ -125,12 +127,18 @@ class PathLoads:
     volume: int64[targets, devices], bytes from each device to each target that nobody else holds or wants. others:
     (bytes, holders, NPUs that want them, whether all holders contribute) of other chunks, of which the longest path
     counts: that to one of the NPUs, from the nearest holder or, if they contribute, from the farthest.
+    whole: the network in which paths are, that of `fluid` or what it was before it was damaged, with its links first.
+    Paths are no longer there. share: how many targets each target stands for at least. alike: int32[links], the class
+    of each link of `whole`: those that translations take to each other; None if each target stands for itself.
     """
 
     fluid: Fluid
+    whole: Fluid
     targets: Int32Array
     volume: Int64Array
     others: list[tuple[int, Int32Array, Int32Array, bool]]
+    share: int = 1
+    alike: Int32Array | None = None
 
     @staticmethod
     def of(fluid: Fluid, demand: Demand) -> PathLoads | None:
@@ -139,8 +147,11 @@ class PathLoads:
         Also none on networks that are too large.
         """
         network = fluid.network
-        if not _has_pairs(demand) or network.npu_count * network.link_count > 8 * MOST_SEARCHED:
+        if not _has_pairs(demand):
             return None
+        loads = PathLoads._of_one_target(fluid, demand)
+        if loads is not None or network.npu_count * network.link_count > 8 * MOST_SEARCHED:
+            return loads
         pairs = np.zeros((network.device_count, network.device_count), np.int64)
         others: list[tuple[int, Int32Array, Int32Array, bool]] = []
         for run in demand.runs:
@@ -152,18 +163,44 @@ class PathLoads:
         others = sorted(others, key=lambda row: -row[0])[:OTHER_CHUNKS]
         wanted = {int(target) for _, _, wanting, _ in others for target in wanting.tolist()}
         targets = np.array(sorted({*np.flatnonzero(pairs.any(axis=1)).tolist(), *wanted}), np.int32)
-        return PathLoads(fluid, targets, pairs[targets], others)
+        return PathLoads(fluid, fluid, targets, pairs[targets], others)
+
+    @staticmethod
+    def _of_one_target(fluid: Fluid, demand: Demand) -> PathLoads | None:
+        """An All-to-All of all NPUs, if translations take each of them to each other one: what one NPU wants stands for
+        what all want, and links that are alike have equal prices (the mean of prices over translations is no worse).
+
+        None if this does not hold, or for a small damaged network, on which paths round the damage count too.
+        """
+        network, run = fluid.network, demand.runs[0]
+        if len(demand.runs) > 1 or run.standard is None or not run.standard.shape.pairs:
+            return None
+        if len(run.group) < len(network.npus):
+            return None
+        whole = undamaged_network(network)
+        if whole is not None and network.npu_count * network.link_count <= MOST_SEARCHED:
+            return None
+        translations = find_translations(whole or network)
+        if translations is None or translations.count < network.npu_count:
+            return None
+        # Each of `gone` lost NPUs is an end of as many paths as each other one.
+        gone = network.npu_count - len(network.npus)
+        before = fluid if whole is None else Fluid.of(whole, fluid.sizes, fluid.traffic)
+        volume = np.zeros((1, network.device_count), np.int64)
+        volume[:, 1 : network.npu_count] = run.standard.size // len(run.group)
+        share = max(0, network.npu_count - 2 * gone)
+        return PathLoads(fluid, before, np.zeros(1, np.int32), volume, [], share, translations.class_row)
 
     def bounds(self, known: int = 0) -> Iterator[Bound]:
         """The bounds of equal prices, of those that are 1 / bandwidth, and of the best found from there.
 
         known: picoseconds of a bound; the search ends if no prices show much more.
         """
-        network = self.fluid.network
+        network = self.whole.network
         work = len(self.targets) * network.link_count
         if not work:
             return
-        share = 1 / self.fluid.capacity
+        share = 1 / self.whole.capacity
         for price in (np.ones(network.link_count), share / share.max()):
             bound = self._bound(price)
             known = max(known, bound.time)
@@ -172,7 +209,7 @@ class PathLoads:
             return
         price, is_best = self._best_price(share, known)
         yield self._bound(price)
-        if work <= MOST_FLOWS and not is_best and self.volume.any():
+        if work <= MOST_FLOWS and self.alike is None and not is_best and self.volume.any():
             exact = flow_prices(network, self.fluid.capacity, self.targets, self.volume)
             yield from () if exact is None else (self._bound(exact),)
 
@@ -181,7 +218,7 @@ class PathLoads:
 
         share: 1 / capacity. known: see bounds.
         """
-        second, longest = SECOND / float(self.fluid.unit), self.fluid.longest_lag
+        second, longest = SECOND / float(self.whole.unit), self.fluid.longest_lag
         total, mean, loads = (np.zeros(len(share)) for _ in range(3))
         best, best_value = share, 0.0
         weight = np.full(len(share), 1 / len(share))
@@ -207,23 +244,24 @@ class PathLoads:
         return np.maximum(1, np.rint(price * LARGEST_PRICE)).astype(np.int64)
 
     def _distances(self, price: FloatArray) -> Int64Array:
-        return distances_to(self.fluid.graph, self._whole_prices(price), self.targets)
+        return distances_to(self.whole.graph, self._whole_prices(price), self.targets)
 
     def _value(self, price: FloatArray, distance: Int64Array) -> float:
         """Work of all chunks / what the links do of it in a unit of time, without latencies."""
         reached = np.where(distance < UNREACHABLE, distance, 0)
         work = float((self.volume * reached.astype(np.float64)).sum())
         work += sum(float(bytes_ * int(reached[row, source])) for bytes_, row, source in self._ends(reached))
-        return work / float(self._whole_prices(price) @ self.fluid.capacity.astype(np.float64))
+        return self.share * work / float(self._whole_prices(price) @ self.whole.capacity.astype(np.float64))
 
     def _bound(self, price: FloatArray) -> Bound:
         network, whole, distance = self.fluid.network, self._whole_prices(price), self._distances(price)
         reached = np.where(distance < UNREACHABLE, distance, 0)
         work = _dot(self.volume, reached)
         work += sum(bytes_ * int(reached[row, source]) for bytes_, row, source in self._ends(reached))
-        busiest = int(np.argmax(whole * self.fluid.capacity.astype(np.float64)))
+        own = whole[: network.link_count]
+        busiest = int(np.argmax(own * self.fluid.capacity.astype(np.float64)))
         name = f"the links on the paths of the data, such as {network.shown_link(busiest)}"
-        return Bound(self.fluid.time_of_work(whole, work), name)
+        return Bound(self.fluid.time_of_work(own, self.share * work), name)
 
     def _ends(self, distance: Int64Array) -> Iterator[tuple[int, int, int]]:
         """(bytes, row of the target, source) of the path that counts of each of the other chunks."""
@@ -237,7 +275,7 @@ class PathLoads:
 
     def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
         """float64[links]: bytes on each link if all take cheapest paths, divided evenly at each device."""
-        graph = self.fluid.graph
+        graph = self.whole.graph
         waiting = self.volume.astype(np.float64)
         for bytes_, row, source in self._ends(distance):
             waiting[row, source] += bytes_
@@ -248,7 +286,10 @@ class PathLoads:
         table = PathTable(*(numbers(column.ravel().astype(np.int64), compiled) for column in columns))
         work: Any = numbers(waiting.ravel(), compiled), zeros(graph.edge_count, compiled, np.float64)
         version_of(add_loads, compiled)(table, *work)
-        return np.asarray(work[1], np.float64)
+        load = np.asarray(work[1], np.float64)
+        if self.alike is None:
+            return load
+        return self.share * (np.bincount(self.alike, load) / np.bincount(self.alike))[self.alike]
 
 
 def _dot(first: Int64Array, second: Int64Array) -> int:

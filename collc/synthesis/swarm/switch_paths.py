@@ -90,7 +90,7 @@ def _has_too_many_pairs(network: Network) -> bool:
     if npus**2 <= MAX_PATHS:
         return False
     between = (source >= npus) & (target >= npus)
-    part = strongly_connected(Digraph(devices, source[between], target[between]))
+    part = strongly_connected(Digraph(devices, source[between], target[between])).astype(np.int64)
     into, out = (source < npus) & (target >= npus), (source >= npus) & (target < npus)
     ends = part[target[into]] * devices + source[into], part[source[out]] * devices + target[out]
     sending, receiving = (np.bincount(distinct(pairs) // devices, minlength=devices) for pairs in ends)

@@ -16,9 +16,9 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hops_from
 from collc.graph.translations import find_translations
+from collc.synthesis.damage import undamaged_network
 from collc.synthesis.shortest_paths import MOST_HOPS
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
-from collc.synthesis.symmetric.damage import undamaged_network
 from collc.synthesis.symmetric.level_plan import plan_exchange, plan_levels
 from collc.synthesis.symmetric.one_shot import plan_one_shot
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array

@@ -13,9 +13,9 @@ from collc.graph.automorphisms import opposite_links
 from collc.graph.digraph import Digraph
 from collc.graph.distances import hops_from
 from collc.graph.translations import find_translations
+from collc.synthesis.damage import SHARE, undamaged_network
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.cluster import cluster_copies
-from collc.synthesis.symmetric.damage import SHARE, undamaged_network
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair

@@ -19,10 +19,10 @@ from collc.synthesis.task import Effort
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import LinkModel, Transfers
+from collc.ten.schedule import MOST_LISTED, LinkModel, Transfers
 
 MOST_EXPANDED: Final = 30_000_000
-"""Transfers up to which a schedule on a Cayley graph, or of an All-to-All on a damaged cluster, is listed."""
+"""Transfers of one NPU, or of lost paths, that an All-to-All may have."""
 
 
 def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | None:
@@ -34,11 +34,12 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
     if numbers is None or standard is None or module.schedule is not None:
         return None
-    if module.demand.least_transfers * max(1, standard.shape.phases) <= MOST_EXPANDED:
-        return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
     group = find_group(network) if whole else None
     if group is None:
+        return None
+    hops = group.count * int(group.span()[1].sum()) * numbers.parts
+    if (hops if numbers.pairs else module.demand.least_transfers * standard.shape.phases) <= MOST_LISTED:
         return None
     times = GeneratorTimes.of(network, module.model, group, chunk_size(module.demand))
     if numbers.pairs:

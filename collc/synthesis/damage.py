@@ -23,12 +23,8 @@ def undamaged_network(network: Network) -> Network | None:
     if declared is None or not network.link_count:
         return None
     coordinates = untwisted_coordinates(network, declared)
-    generators: list[Int64Array] = []
-    for axis in range(len(coordinates.sizes)):
-        found = _with_switches(network, coordinates.cyclic_shift(axis))
-        if found is None:
-            return None
-        generators.append(found)
+    shifts = map(coordinates.cyclic_shift, range(len(coordinates.sizes)))
+    generators = [_with_switches(network, npus) for npus in shifts]
     count, kinds = network.device_count, len(network.kinds)
     keys = np.unique((network.source.astype(np.int64) * count + network.target) * kinds + network.kind)
     own = keys
@@ -53,6 +49,7 @@ def _with_links(network: Network, keys: Int64Array) -> Network:
     source, target = np.divmod(ends, network.device_count)
     present = network.present.copy()
     present[: network.npu_count] = True
+    present[source] = True
     axis = network.link_axis
     return replace(
         network,
@@ -64,31 +61,27 @@ def _with_links(network: Network, keys: Int64Array) -> Network:
     )
 
 
-def _with_switches(network: Network, npus: Int32Array) -> Int64Array | None:
-    """int64[devices]: the images of devices if the NPUs go to `npus`; each switch goes where most of its links lead.
-
-    None if two switches would go to the same one.
+def _with_switches(network: Network, npus: Int32Array) -> Int64Array:
+    """int64[devices]: the images of devices if the NPUs go to `npus`; each switch goes where most of its links lead,
+    several of one place in order of number. Those without links go to ends with links that are left.
     """
     image = np.full(network.device_count, -1, np.int64)
     image[: network.npu_count] = npus
-    while True:
-        switch, wanted = _votes(network, image)
-        if not len(switch):
-            break
-        image[switch] = wanted
-    unknown = np.flatnonzero(image < 0)
-    image[unknown] = np.setdiff1d(np.arange(network.device_count), image)[: len(unknown)]
-    return image if len(np.unique(image)) == len(image) else None
+    votes = _votes(network, image)
+    while len(votes):
+        image[votes[:, 0]] = votes[:, 1]
+        votes = _votes(network, image)
+    links = np.bincount(network.source, minlength=network.device_count)
+    unknown, left = np.flatnonzero(image < 0), np.setdiff1d(np.arange(network.device_count), image)
+    image[unknown[np.argsort(links[unknown], kind="stable")]] = left[np.argsort(-links[left], kind="stable")]
+    return image
 
 
-def _votes(network: Network, image: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The unknown switches next to known devices, and the ends of most of their links if the known devices move.
-
-    Among equals a switch stays, or goes to the lowest number.
+def _votes(network: Network, image: Int64Array) -> Int64Array:
+    """int64[votes, 2]: unknown switches next to known devices, and the ends of most of their links if the known devices
+    move; no two have one end. Among equals a switch stays, or goes to the lowest number.
     """
     near = np.flatnonzero((image[network.source] >= 0) & (image[network.target] < 0))
-    if not len(near):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
     kinds = len(network.kinds)
     moved = image[network.source[near]] * kinds + network.kind[near]
     there = network.source.astype(np.int64) * kinds + network.kind
@@ -97,11 +90,13 @@ def _votes(network: Network, image: Int64Array) -> tuple[Int64Array, Int64Array]
     size = np.searchsorted(there[order], moved, "right") - low
     row = np.repeat(np.arange(len(near)), size)
     position = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size) + low[row]
-    switch = network.target[near[row]].astype(np.int64)
     goal = network.target[order[position]].astype(np.int64)
-    pairs, count = np.unique(np.stack([switch, goal]), axis=1, return_counts=True)
-    keep = pairs[1] >= network.npu_count
-    pairs, count = pairs[:, keep], count[keep]
-    best = np.lexsort((pairs[1], pairs[1] != pairs[0], -count, pairs[0]))
-    first = np.unique(pairs[0][best], return_index=True)[1]
-    return pairs[0][best][first], pairs[1][best][first]
+    free = (goal >= network.npu_count) & ~np.isin(goal, image)
+    pairs, count = np.unique(np.stack([network.target[near[row]], goal])[:, free], axis=1, return_counts=True)
+    best = np.lexsort((pairs[1], pairs[1] != pairs[0], -count))
+    goals, taken = dict[int, int](), set[int]()
+    for switch, wanted in pairs.T[best].tolist():
+        if switch not in goals and wanted not in taken:
+            goals[switch] = wanted
+            taken.add(wanted)
+    return np.array([*goals.items()], np.int64).reshape(-1, 2)
