@@ -156,7 +156,7 @@ class ScheduledGroup(dist.ProcessGroup):
         try:
             self._make(timeout)
         except BaseException as error:
-            failure = self._end_all(f"no group: rank {rank}: {error}")
+            failure = self._end_all(f"no group: rank {rank}: {_reason(error)}")
             if isinstance(error, (BrokenLink, ScheduleError)):
                 raise failure from error
             raise
@@ -285,7 +285,7 @@ class ScheduledGroup(dist.ProcessGroup):
     def _fail(self, call: _Call, number: int, rounds: int, error: BaseException) -> ScheduleError:
         """End the group after an error in a round."""
         place = f"{call.program.coll} of {call.name}, round {number} of {rounds}"
-        return self._end_all(f"rank {self._rank} ({call.program.npus[self._rank]}), {place}: {error}")
+        return self._end_all(f"rank {self._rank} ({call.program.npus[self._rank]}), {place}: {_reason(error)}")
 
     def _end_all(self, text: str) -> ScheduleError:
         """Let this call, all further ones and those of other ranks fail. Returns the error, with the first of all."""
@@ -452,6 +452,10 @@ def _inner_group(store: dist.Store, rank: int, size: int, timeout: timedelta) ->
         nccl = dist.ProcessGroupNCCL(dist.PrefixStore("nccl", store), rank, size, options)
         inner._register_backend(torch.device("cuda"), types.NCCL, nccl)
     return inner
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__  # Ctrl-C has no text
 
 
 def _octets(vector: torch.Tensor) -> memoryview:

@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Protocol
 
 from collc.runtime.placement import Names
@@ -17,9 +16,7 @@ from collc.runtime.schedules import ScheduleError
 
 
 class Store(Protocol):
-    """Values that ranks write for others. A value that does not come in time, and a store that is gone, raise
-    RuntimeError.
-    """
+    """Values that ranks write for others. A store that is gone raises RuntimeError."""
 
     def set(self, key: str, value: str) -> None:
         """Write a value."""
@@ -27,10 +24,6 @@ class Store(Protocol):
 
     def get(self, key: str) -> bytes:
         """A value that is there."""
-        ...
-
-    def wait(self, keys: Sequence[str], timeout: timedelta) -> None:
-        """Wait until values are there."""
         ...
 
     def check(self, keys: Sequence[str]) -> bool:
@@ -80,11 +73,12 @@ class Rendezvous:
         return text if first == text else f"{text}; before that, {first}"
 
     def _value(self, key: str, whose: str) -> bytes:
-        deadline = time.monotonic() + self._seconds
-        while time.monotonic() < deadline:
-            with suppress(RuntimeError):  # if the store is gone, `check` says so
-                self._store.wait([key], timedelta(seconds=min(1, self._seconds)))
-                return self._store.get(key)
+        pause, deadline = 0.001, time.monotonic() + self._seconds
+        while not self._store.check([key]):  # the store's own waits write a warning each time that they end in vain
             if self._store.check(["failure"]):
                 raise ScheduleError("another rank failed")
-        raise ScheduleError(f"it waits for {whose}, which did not come within {self._seconds:g} seconds")
+            if time.monotonic() >= deadline:
+                raise ScheduleError(f"it waits for {whose}, which did not come within {self._seconds:g} seconds")
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        return self._store.get(key)

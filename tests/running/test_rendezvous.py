@@ -16,32 +16,24 @@ class Store:
     """As torch's, for the threads of a process."""
 
     def __init__(self) -> None:
-        self.values, self.changed = {}, threading.Condition()
+        self.values, self.lock = {}, threading.Lock()
 
     def set(self, key, value):
-        with self.changed:
-            self.values[key] = value.encode()
-            self.changed.notify_all()
+        self.values[key] = value.encode()
 
     def get(self, key):
         return self.values[key]
-
-    def wait(self, keys, timeout):
-        with self.changed:
-            if not self.changed.wait_for(lambda: self.check(keys), timeout.total_seconds()):
-                raise RuntimeError("Wait timeout")
 
     def check(self, keys):
         return all(key in self.values for key in keys)
 
     def add(self, key, count):
-        with self.changed:
+        with self.lock:
             self.values[key] = self.values.get(key, 0) + count
             return self.values[key]
 
     def compare_set(self, key, expected, value):
-        with self.changed:
-            return self.values.setdefault(key, value.encode())
+        return self.values.setdefault(key, value.encode())
 
 
 def outcomes(do, seconds=10.0):

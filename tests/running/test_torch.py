@@ -9,11 +9,15 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import collc
 from collc.command.cli import main
+from collc.runtime.placement import Names
+from collc.runtime.rendezvous import Rendezvous
+from collc.runtime.schedules import ScheduleError
 from tests.lab.test_lab import needs_a_lab
 from tests.running.nccl_rules import Nccl, Wire
 from tests.running.test_rounds import ROOT, SCHEDULES
@@ -193,7 +197,6 @@ def test_a_rank_that_ends_while_the_group_is_made_is_named(folders):
 
 def test_a_call_that_is_broken_off_ends_the_group():
     """Else the next call would find its messages, and other ranks would wait for the rest of them."""
-    from collc.runtime.schedules import ScheduleError
     from collc.torch import ScheduledGroup
 
     class Group:
@@ -222,6 +225,23 @@ def test_a_call_that_is_broken_off_ends_the_group():
     with pytest.raises(KeyboardInterrupt):
         ScheduledGroup._run_rounds(Group(), Prepared(), Call())
     assert len(failed) == 1
+
+
+def test_what_others_are_told_of_ctrl_c():
+    from collc.torch import ScheduledGroup
+
+    group = SimpleNamespace(_rank=1, _end_all=str)
+    call = SimpleNamespace(name="ar.run", program=SimpleNamespace(coll="allreduce", npus=["a", "b"]))
+    said = ScheduledGroup._fail(group, call, 2, 3, KeyboardInterrupt())
+    assert said == "rank 1 (b), allreduce of ar.run, round 2 of 3: KeyboardInterrupt"
+
+
+def test_a_wait_for_a_rank_writes_no_warnings(capfd):
+    """Waits of torch's store write two lines each second, on every rank that waits for a later one."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with pytest.raises(ScheduleError, match="it waits for rank 1, which did not come"):
+        Rendezvous(store, 0, 2, 0.05).names(Names("", ()))
+    assert not capfd.readouterr().err
 
 
 def test_lengths_that_are_padded_to_one_are_different_calls(folders):
