@@ -68,6 +68,7 @@ def _messages_of(
         return error.diagnostics, int(error.exit)
     if isinstance(error, KeyboardInterrupt):
         rest = "what was built before it was kept" if partial else "nothing was written"
+        rest = "the same command goes on after what was done" if command == "tune" else rest
         return [Diagnostic("U0115", f"interrupted: {rest}")], INTERRUPTED
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return [_out_of_memory(error, command, limit)], int(Exit.SOURCE)

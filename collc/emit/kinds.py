@@ -75,6 +75,13 @@ class EmitKind:
         return f"{path.rstrip('/')}/{self.main_file.format(name=schedule)}" if self.main_file else path
 
 
+ELEMENT_TYPES: Final = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+)
+"""Types of elements of calls, as torch and NumPy call them."""
+
 _MSCCL: Final[Options] = {
     "instances": Option("int", "repeats the program n times, each time for 1/n of every chunk", 1, least=1, most=32),
     "protocol": Option(
@@ -137,7 +144,11 @@ _RECORDS: Final = (
         {
             **{name: _MSCCL[name] for name in ("instances", "channels", "placement")},
             "sizes": Option("range", "smallest and largest buffer, both included", least=0),
-            "dtype": Option("string", "the type of elements, as torch and NumPy call it; any if it is left out"),
+            "dtype": Option(
+                "string",
+                "the type of elements, as torch and NumPy call it; any if it is left out",
+                choices=ELEMENT_TYPES,
+            ),
         },
         "collc.application.emit.runtime_files:check_run",
         needs="program",

@@ -317,7 +317,9 @@ def test_the_script_registers_plans_and_selects_by_size(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_early_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [*WORDS, "ring,direct", "--emit", "msccl", "-o"]
     assert main([*words, "whole"]) == 0
 
@@ -331,6 +333,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr("collc.parallel.processes.run_in_processes", interrupted)
         assert main([*words, "out"]) == 130
+    assert "interrupted: the same command goes on after what was done" in capsys.readouterr().err
     assert [path.name for path in Path("out").iterdir()] == [".tuning.json.journal"]
     assert main([*words, "out"]) == 0
     assert len(ran) == 3
@@ -354,6 +357,7 @@ def test_a_run_that_ends_early_goes_on_where_it_was(monkeypatch: pytest.MonkeyPa
         (PROGRAM + PROGRAM.split("\n")[-2].replace("sum", "two"), [], 2, "U0107"),
         (GROUP.replace("1MiB)", "1MiB) using ring"), [], 2, "U0160"),
         (PROGRAM, ["--dtype", "float32"], 2, "U0160"),
+        (PROGRAM, ["--emit", "run", "--dtype", "floaty"], 2, "U0160"),
         (PROGRAM.replace("{ run", "{ run all_reduce(t.npus, size: 1MiB) run"), [], 2, "U0160"),
         (PROGRAM.replace("1MiB)", '1MiB, op: "max")'), ["--emit", "mscclpp"], 1, "M0120"),
         pytest.param(PROGRAM, ["--sizes", "4B..8B", "--emit", "mscclpp"], 3, "S0311", marks=pytest.mark.slow),

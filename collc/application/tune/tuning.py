@@ -36,7 +36,8 @@ from collc.application.tune.tuning_report import (
 )
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.units import format_bytes, format_time
-from collc.base.wording import phrase, plural
+from collc.base.wording import did_you_mean, phrase, plural
+from collc.emit.kinds import ELEMENT_TYPES
 from collc.msccl.limits import PLAN_END, PLAN_STARTS
 from collc.msccl.options import MscclOptions, Profile
 from collc.parallel.journal import journal_of, opened_journal
@@ -98,6 +99,9 @@ def tune_program(path: Path, settings: TuningSettings, progress: Progress) -> Tu
     if settings.dtype and "run" not in settings.kinds:
         message = "of MSCCL files and MSCCL++ plans none is for one type of elements alone"
         raise UsageError(Diagnostic("U0160", message, hint="--dtype TYPE is for --emit run"))
+    if settings.dtype and settings.dtype not in ELEMENT_TYPES:
+        hint = did_you_mean(settings.dtype, ELEMENT_TYPES, f"there are {', '.join(ELEMENT_TYPES)}")
+        raise UsageError(Diagnostic("U0160", f"unknown type of elements '{settings.dtype}'", hint=hint))
     outline = read_program(path)
     check_names(outline, [name for name, _ in settings.definitions], settings.schedule, settings.algorithms)
     if settings.schedule is None and len(outline.schedules) != 1:
