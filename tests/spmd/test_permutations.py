@@ -11,6 +11,7 @@ import collc
 from collc.msccl.check.collectives import wanted_output
 from collc.msccl.check.findings import Findings
 from collc.msccl.check.reader import read_file
+from collc.msccl.check.symbolic import placements_of
 from collc.runtime.collectives import INPUT, REDUCING
 from collc.runtime.rounds import RankRounds, rounds_of
 from collc.runtime.run_program import RunProgram
@@ -77,8 +78,9 @@ def check(program: RunProgram) -> Plan:
 @pytest.mark.parametrize("name", GOOD)
 def test_hand_written_programs(tmp_path, name):
     path = write(tmp_path / "f.xml", GOOD[name]())
-    if read_file(path, "executor", Findings()).coll not in ("custom", "send", "recv"):
-        for inplace in (False, True):
+    file = read_file(path, "executor", Findings())
+    if file.coll not in ("custom", "send", "recv"):
+        for inplace in placements_of(file):
             check(program_of(path, inplace=inplace))
 
 

@@ -32,7 +32,7 @@ NETWORKS = {
 @pytest.fixture(autouse=True)
 def unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
     """All schedules are for networks that are too large to list them."""
-    monkeypatch.setattr(translated, "MOST_EXPANDED", 38)
+    monkeypatch.setattr(translated, "MOST_LISTED", 38)
 
 
 def planned(net: Network, kind: str, chunks: int, model: LinkModel) -> Module:
@@ -55,7 +55,7 @@ def test_translations_are_right_and_as_short_as_the_list(
     assert is_proved(module, schedule)
     rows = module.with_schedule(RowSchedule(model, schedule.transfers), "")
     assert verify_schedule(rows).ok
-    monkeypatch.setattr(translated, "MOST_EXPANDED", 10**6)
+    monkeypatch.setattr(translated, "MOST_LISTED", 10**6)
     listed = join(planned(net, kind, chunks, model))
     assert listed.schedule is not None
     time = schedule.collective_time(net, module.demand)
@@ -85,7 +85,7 @@ def test_an_all_reduce_counts_partials_and_copies(monkeypatch: pytest.MonkeyPatc
     """Nine NPUs send 9 * 8 of each."""
     module = Module("m", grid(3, 3, wrap=True), all_reduce(list(range(9))), LinkModel.STORE)
     for most, found in ((2 * 9 * 8, False), (2 * 9 * 8 - 1, True)):
-        monkeypatch.setattr(translated, "MOST_EXPANDED", most)
+        monkeypatch.setattr(translated, "MOST_LISTED", most)
         assert (translated.translated_schedule(module, Effort()) is not None) == found
 
 

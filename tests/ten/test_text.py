@@ -16,6 +16,7 @@ from collc.base.diagnostics import SourceError, SourceFile
 from collc.ten.module import Bound, Module
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 from collc.ten.text import format_module, parse_module, write_module
+from collc.ten.text.names import word
 from collc.verification import verify_schedule
 from tests.support import all_gather, all_reduce, dgx1, grid, ring, switched
 from tests.ten.modules import content, modules
@@ -88,6 +89,13 @@ def test_prints_and_reads_back(module: Module) -> None:
     again = read(text)
     assert content(again) == content(module)
     assert format_module(again) == text
+
+
+def test_all_words_of_the_grammar_are_names_if_they_are_written_so(grammar: lark.Lark) -> None:
+    for name in set(re.findall(r'"([a-z0-9]+)"', GRAMMAR.read_text())):
+        text = re.sub(r"\bx\b", word(name), GOOD)
+        assert accepted(grammar, text), name
+        assert format_module(read(text)) == text
 
 
 @SLOW
