@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import numpy as np
 from mpi4py import MPI
@@ -157,6 +158,7 @@ def silent(folder: str) -> None:
             comm.all_reduce(np.ones(8))
         except collc.mpi.ScheduleError as error:
             print(error, flush=True)
+            time.sleep(1)  # MPICH drops output that it has not read when a rank aborts
             WORLD.Abort(3)
     WORLD.Barrier()
 
