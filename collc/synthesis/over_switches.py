@@ -25,7 +25,6 @@ def over_switches(planned: Module, network: Network) -> Module:
     """
     schedule = planned.schedule
     assert schedule is not None
-    starts = None
     if len(schedule) <= MOST_TRANSFERS:
         rows, made = _two_hops(planned, schedule.transfers, network)
         clock = Clock.of(network, planned.demand, planned.model)

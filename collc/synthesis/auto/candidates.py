@@ -77,7 +77,7 @@ def candidates(
     ahead = {name: 1 + (name in likely) for name in sorted(plans, key=[*likely, *plans].index)}
     if problem.is_reduced_in_switches:
         plans["in-network"], ahead = partial(_in_network, effort, search), {"in-network": 1, **ahead}
-    direct = None if (network := _unwound(free)) is None else ProblemKind(replace(free, network=network))
+    direct = None if (network := planner.unwound(free)) is None else ProblemKind(replace(free, network=network))
     for name, record in records.items():
         if direct is not None and name not in plans and record.is_for(direct):
             over = f"{name} on unwound switches"
@@ -89,17 +89,6 @@ def candidates(
     most = 1 if len(Ports.of(module.network)) else 2  # each turn with limits plans twice, and retimes
     listed = [Candidate(name, partial(_with_limits, module, plans[name]), min(most, ahead[name])) for name in ahead]
     return sorted(listed, key=lambda candidate: -candidate.ahead)
-
-
-def _unwound(module: Module) -> Network | None:
-    """Direct links for the switches; None if something is planned already or a switch has a limited buffer."""
-    network = module.network
-    if module.schedule is not None or not network.has_switches or network.has_limited_buffers:
-        return None
-    try:
-        return unwound(network)
-    except ValueError:  # not all switches can be unwound
-        return None
 
 
 def _in_network(effort: Effort, search: Search, free: Module, meter: WorkMeter) -> Module:
@@ -176,6 +165,16 @@ class _Planner:
         self._effort, self._has_limits = effort, len(Ports.of(module.network)) > 0
         self._bound, self._unwound = bound, cache(unwound)
         self._task_bounds: dict[tuple[bool, bool], int] = {}
+
+    def unwound(self, module: Module) -> Network | None:
+        """Direct links for the switches; None if something is planned already or a switch has a limited buffer."""
+        network = module.network
+        if module.schedule is not None or not network.has_switches or network.has_limited_buffers:
+            return None
+        try:
+            return self._unwound(network)
+        except ValueError:  # not all switches can be unwound
+            return None
 
     def plan_over_switches(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
         """A plan on direct links, put back on the switches."""

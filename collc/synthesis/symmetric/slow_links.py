@@ -40,9 +40,7 @@ def without_slow_links(module: Module) -> tuple[Module, Int64Array] | None:
 def _rates(network: Network) -> NDArray[np.float64]:
     """float64[devices]: bytes a second of the links out of each."""
     rates = np.array([float(kind.bandwidth or 0) for kind in network.kinds])
-    out = np.zeros(network.device_count)
-    np.add.at(out, network.source, rates[network.kind])
-    return out
+    return np.asarray(np.bincount(network.source, rates[network.kind], network.device_count), np.float64)
 
 
 def _are_slow(network: Network, links: Int64Array) -> bool:
