@@ -214,12 +214,14 @@ class _PartKeys:
         pairs = [(row, *pair) for row, part in enumerate(parts) for pair in part.links]
         self._row, self._device = np.array(device, np.int64).reshape(-1, 2).T
         self._link, self._source, self._target = np.array(pairs, np.int64).reshape(-1, 3).T
+        left = {part.left: number for number, part in enumerate(parts)}
+        self._left = np.array([left[part.left] for part in parts], np.uint64)
         self._own = self._keys(np.arange(self._count))
         self._order = np.argsort(self._own)
 
     def _keys(self, devices: Int32Array | Int64Array) -> Int64Array:
         """int64[parts]: numbers that differ for different parts, if devices go to `devices`."""
-        keys = np.zeros(self._parts, np.uint64)
+        keys = mix_bits(self._left)
         np.add.at(keys, self._row, mix_bits(devices[self._device].astype(np.uint64)))
         ends = (devices[self._source].astype(np.int64) + 1) * self._count + devices[self._target]
         np.add.at(keys, self._link, mix_bits(ends.astype(np.uint64)))

@@ -37,7 +37,7 @@ topology pod {
     part node[n in 0..3] = { npu gpu[n, *], switch nvswitch[n] } labels ["a", "b", "c"]
 }
 """
-FAILURES = "failures any 1 of (nics, gpus, nodes), any 2 of nics"
+FAILURES = "failures any 1 of (nics, gpus, nodes), any 2 of nics, any nic (bandwidth: 1/2)"
 RUNS = {
     "gather": "run all_gather(pod.npus, size: 6MiB, chunks: 2)",
     "sum": "run all_reduce(pod.npus, size: 6MiB)",
@@ -101,18 +101,20 @@ def test_each_plan_is_right_after_each_failure_of_its_class(run: str, tmp_path: 
     data = json.loads((tmp_path / "fallbacks.json").read_text())
     (own,) = data["sets"]
     index = FallbackIndex(tmp_path / "fallbacks.json")
-    assert len(own["failures"]) == 6 + 6 + 3 + 15
-    assert len(own["classes"]) == 6
+    assert len(own["failures"]) == 6 + 6 + 3 + 15 + 6
+    assert len(own["classes"]) == 7
+    assert own["shares"] == ["1/2"]
     for rows in failures.members:
         for row in rows.tolist():
             parts = tuple(failures.parts[part] for part in row)
-            (fallback,) = index.find([part.name for part in parts])
+            dead, slow = ([part.name for part in parts if bool(part.left) is left] for left in (False, True))
+            (fallback,) = index.find(dead, slow=slow)
             if fallback.reason:
                 with pytest.raises((NoSchedule, SourceError), match="E0412"):
                     failures.request(parts)
                 continue
             damaged = failures.request(parts)
-            moves = own["failures"][" + ".join(sorted(part.name for part in parts))][1:]
+            moves = own["failures"][" + ".join(sorted(part.failure for part in parts))][1:]
             moved = moved_npus(own["sizes"], own["places"] or range(6), moves)
             module = schedule_on(damaged, report[fallback.plan].kept_module(), moved, own["npus"])
             verdict = verify_schedule(module)
@@ -317,6 +319,16 @@ def test_schedules_with_the_same_failures_share_them(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "fallbacks.json").read_text())
     assert [each["set"] for each in data["schedules"]] == [0, 0, 0]
     assert len(FallbackIndex(tmp_path / "fallbacks.json").find(["nic[2, 0]"])) == 3
+
+
+def test_a_slow_part_loses_no_gpu(folder: Path) -> None:
+    index = FallbackIndex(folder / "fallbacks.json")
+    (fallback,) = index.find([], slow=["node[2].nic[1]"])
+    assert fallback.plan == "s-with-slow-nic-0-0"
+    assert sorted(rank for rank in fallback.ranks[0].new if rank is not None) == [*range(6)]
+    for dead, slow in (([], ["gpu[0, 0]"]), (["nic[0, 0]"], ["nic[0, 1]"])):
+        with pytest.raises(UsageError, match="U0157.*slow"):
+            index.find(dead, slow=slow)
 
 
 def test_each_plan_has_a_name_of_its_own(tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ class FallbackWriter:
         share = None if given.time_limit is None else given.time_limit / len(first)
         for number, row in enumerate(first):
             parts = failures.parts[row]
-            name = _plan_name(request.name, failures.names[row], {plan["name"] for plan in plans})
-            given.progress(number / len(first), f"planning without {failures.names[row]}")
+            name = _plan_name(request.name, parts, {plan["name"] for plan in plans})
+            given.progress(number / len(first), f"planning for the failure of {failures.names[row]}")
             fallback, reason = _build(given, parts, name, share, build)
             plans.append(_plan_of(name, fallback, reason, given.settings.output))
             others = failures.first.count(row) - 1
@@ -139,9 +139,10 @@ def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def _plan_name(schedule: str, failure: str, taken: Collection[str]) -> str:
+def _plan_name(schedule: str, parts: Sequence[Part], taken: Collection[str]) -> str:
     """The name of a fallback, which is a name for files too: numbered if it is taken, as by `a -> b` for `a <-> b`."""
-    name = f"{schedule}-without-" + re.sub(r"[^A-Za-z0-9]+", "-", failure).strip("-")
+    how, failure = "with-slow" if parts[0].left else "without", failure_name([part.name for part in parts])
+    name = f"{schedule}-{how}-" + re.sub(r"[^A-Za-z0-9]+", "-", failure).strip("-")
     numbered = (f"{name}-no-{number}" for number in count(2))
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
@@ -168,7 +169,7 @@ def _classify(sets: FailureSets, network: Network, symmetries: Symmetries) -> _F
         for row in rows.tolist():
             parts = tuple(sets.parts[int(part)] for part in row)
             failures.parts.append(parts)
-            failures.names.append(failure_name([part.name for part in parts]))
+            failures.names.append(failure_name([part.failure for part in parts]))
     return failures
 
 
@@ -297,11 +298,12 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
         "hosts": _hosts(network),
         "aliases": aliases,
         "contains": {name: own for name, own in contained.items() if len(own) > 1},
+        "shares": [str(share) for share in sorted({part.left for part in sets.parts} - {0})],
         "parts": {part.name: [part.devices, part.links] for part in sets.parts},
         "classes": [
             {
                 "failure": failures.names[row],
-                "lost": sorted({d for part in failures.parts[row] for d in part.devices if d in npus}),
+                "lost": sorted({d for part in failures.parts[row] if not part.left for d in part.devices if d in npus}),
             }
             for row in first
         ],
