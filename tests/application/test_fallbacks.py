@@ -365,3 +365,24 @@ def test_a_demand_without_symmetry_has_a_class_for_each_failure(tmp_path: Path) 
     reasons = [plan.get("reason", "") for plan in data["schedules"][0]["plans"]]
     assert len(reasons) == 4  # the root, the GPUs in its node, on its rail, and elsewhere
     assert [reason for reason in reasons if reason] == ["the root of broadcast is lost"]
+
+
+def test_a_demand_that_no_symmetry_keeps(tmp_path: Path) -> None:
+    run = "run send_recv(pod.npus, size: 1MiB, source: 0, target: 3) failures nic[0, *]"
+    collc.compile(f"{CLUSTER}schedule s on pod {{ {run} }}", output=tmp_path)
+    (fallback,) = FallbackIndex(tmp_path / "fallbacks.json").find(["nic[0, 1]"])
+    assert fallback.plan == "s-without-nic-0-1"
+    assert fallback.ranks[0].new == (0, 1, 2, 3, 4, 5)
+
+
+def test_switches_that_are_alike_have_one_plan(tmp_path: Path) -> None:
+    text = "import std.clusters\nimport std.collectives\ntopology t = dgx_h100(2, nvswitches: 2)\n"
+    more = 'synthesize symmetric(link_model: "pipelined")'
+    text += (
+        f"schedule s on t {{ run all_gather(t.npus, size: 1MiB) failures any 1 of (nvswitches, nvlink_ports) {more} }}"
+    )
+    collc.compile(text, output=tmp_path)
+    index = FallbackIndex(tmp_path / "fallbacks.json")
+    assert [len(own["classes"]) for own in index.sets] == [2]
+    (first,) = index.find(["nvswitch[1]"])
+    assert (first.plan, first.ranks[0].in_order) == ("s-without-nvswitch-0", True)

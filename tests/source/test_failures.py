@@ -51,6 +51,26 @@ def names(failures: str) -> set[tuple[str, ...]]:
     return {tuple(sets.parts[part].name for part in row) for rows in sets.members for row in rows.tolist()}
 
 
+@pytest.mark.parametrize(
+    ("topology", "counts"),
+    [
+        ("dgx_h100(4, pods: 2)", {"pod": 2, "rail": 16, "node": 4, "nic": 32}),
+        ("tpu_v4_slice(4, 4, 8)", {"host": 32, "cube": 2}),
+        ("tpu_v5p_slice(2, 2, 1)", {"host": 1}),
+    ],
+)
+def test_the_parts_of_pods(topology: str, counts: dict[str, int]) -> None:
+    head = f"import std.clusters\nimport std.collectives\ntopology pod = {topology}\n"
+    size = {}
+    for kind, count in counts.items():
+        parts = failing(f"any {kind}", text=head).parts
+        size[kind] = {sum(device < 128 for device in part.devices) for part in parts}
+        assert len(parts) == count
+        assert len({device for part in parts for device in part.devices}) == sum(len(part.devices) for part in parts)
+    assert size.get("host", {4}) == {4}
+    assert size.get("cube", {64}) == {64}
+
+
 def test_parts_may_lie_in_several_containers() -> None:
     text = CLUSTER.replace("    part lanes", "    part trio[t in 0..2] = { npu gpu[t..t + 3] }\n    part lanes")
     sets = failing("any 2 of npus within trio", text=text)
@@ -191,7 +211,9 @@ def test_the_layout_of_parts_and_failures() -> None:
     text = 'topology t {\n    npu a[2]\n    part x[i in 0..2]={npu a[i]}labels"h[1-2]"\n}\n'
     assert "    part x[i in 0..2] = { npu a[i] } labels" in format_source(SourceFile("p", text))
     text = "schedule s on t {\n    failures any 2 of(nics,a)within node(bandwidth:1/2),b[0,*]\n}\n"
-    assert "    failures any 2 of (nics, a) within node (bandwidth: 1 / 2), b[0, *]" in format_source(SourceFile("p", text))
+    assert "    failures any 2 of (nics, a) within node (bandwidth: 1 / 2), b[0, *]" in format_source(
+        SourceFile("p", text)
+    )
 
 
 # Without the failed parts

@@ -25,7 +25,15 @@ from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, So
 from collc.base.units import format_time
 from collc.base.wording import plural
 from collc.emit.kinds import EMIT_KINDS
-from collc.graph.symmetries import PartClasses, Symmetries, classify_parts, find_symmetries
+from collc.graph.symmetries import (
+    SWITCHES,
+    Move,
+    PartClasses,
+    Symmetries,
+    classify_parts,
+    exchange_switches,
+    find_symmetries,
+)
 from collc.graph.translations import find_translations
 from collc.source.limits import MAX_CLASSES
 from collc.ten.arrays import Int32Array
@@ -76,6 +84,7 @@ class FallbackWriter:
         request = given.request
         assert request.failures is not None
         symmetries = find_symmetries(request.network, lambda npus: keeps_demand(request.demand, npus))
+        symmetries = replace(symmetries, all=symmetries.all + exchange_switches(request.network, symmetries))
         failures = _classify(request.failures, request.network, symmetries)
         _verify_renamings(request, request.failures, symmetries, failures)
         first = sorted({*failures.first})
@@ -182,10 +191,10 @@ def _verify_renamings(request: ScheduleRequest, sets: FailureSets, symmetries: S
     network, demand = request.network, request.demand
     wrong = [
         move
-        for move, devices in symmetries.all
+        for number, (move, devices) in enumerate(symmetries.all)
         if not is_automorphism(network, devices)
         or not keeps_demand(demand, devices[: network.npu_count])
-        or not np.array_equal(_npus_after(symmetries, [move]), devices[: network.npu_count])
+        or not np.array_equal(_npus_after(symmetries, [number], network.npu_count), devices[: network.npu_count])
     ]
     base = 0
     for rows in sets.members:
@@ -198,10 +207,16 @@ def _verify_renamings(request: ScheduleRequest, sets: FailureSets, symmetries: S
         base += len(rows)
 
 
-def _npus_after(symmetries: Symmetries, moves: Sequence[Sequence[object]]) -> Int32Array:
+def _npus_after(symmetries: Symmetries, word: Sequence[int], npus: int) -> Int32Array:
+    """int32[npus]: where each NPU goes under symmetries, as a reader of the index finds out."""
     coordinates = symmetries.coordinates
-    assert coordinates is not None
-    return np.array(moved_npus(coordinates.sizes, coordinates.places.tolist(), moves), np.int32)
+    sizes, places = ((), range(npus)) if coordinates is None else (coordinates.sizes, coordinates.places.tolist())
+    return np.array(moved_npus(sizes, places, _npu_moves(symmetries, word)), np.int32)
+
+
+def _npu_moves(symmetries: Symmetries, word: Sequence[int]) -> list[Move]:
+    """The moves of some symmetries, less those that move no NPU."""
+    return [symmetries.all[number].move for number in word if symmetries.all[number].move[0] != SWITCHES]
 
 
 def _build(
@@ -308,7 +323,7 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
             for row in first
         ],
         "failures": {
-            name: [number[own], *(symmetries.all[move].move for move in word)]
+            name: [number[own], *_npu_moves(symmetries, word)]
             for name, own, word in zip(failures.names, failures.first, failures.words, strict=True)
         },
     }

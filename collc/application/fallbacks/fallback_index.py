@@ -48,6 +48,8 @@ def moved_npus(sizes: Sequence[int], places: Sequence[int], moves: Sequence[Sequ
 
     places: for each NPU, its place in the array of all coordinates, in row-major order.
     """
+    if not moves:
+        return [*range(len(places))]
     strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     npu_at = {place: npu for npu, place in enumerate(places)}
     tables = [(*range(size),) for size in sizes]
