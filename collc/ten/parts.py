@@ -30,7 +30,7 @@ class Part:
 
     @property
     def failure(self) -> str:
-        """The name of its failure: that of the part, if it is slow with the share that is left."""
+        """The name of its failure: its own name, if it is slow with the share that is left."""
         return f"{self.name} (bandwidth: {self.left})" if self.left else self.name
 
 

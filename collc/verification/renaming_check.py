@@ -69,13 +69,13 @@ def wrong_renaming(
         renamed = [np.array(ends[part], np.int64) for part in rows[first]]
         for devices in word:
             renamed = [devices[each].astype(np.int64) for each in renamed]
-        image = sorted(_moved(parts[part], each.tolist()) for part, each in zip(rows[first], renamed, strict=True))
-        if image != sorted(_moved(parts[part], [*ends[part]]) for part in failed):
+        image = sorted(_image_of(parts[part], each.tolist()) for part, each in zip(rows[first], renamed, strict=True))
+        if image != sorted(_image_of(parts[part], [*ends[part]]) for part in failed):
             return row
     return -1
 
 
-def _moved(part: Part, ends: list[int]) -> tuple[list[int], list[tuple[int, int]], Fraction]:
+def _image_of(part: Part, ends: list[int]) -> tuple[list[int], list[tuple[int, int]], Fraction]:
     """(devices, links, share that is left) of a part. ends: its devices and the ends of its links, after they moved."""
     cut = len(part.devices)
     return sorted(ends[:cut]), sorted(zip(ends[cut::2], ends[cut + 1 :: 2], strict=True)), part.left

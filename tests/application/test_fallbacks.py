@@ -327,7 +327,7 @@ def test_a_slow_part_loses_no_gpu(folder: Path) -> None:
     assert fallback.plan == "s-with-slow-nic-0-0"
     assert sorted(rank for rank in fallback.ranks[0].new if rank is not None) == [*range(6)]
     for dead, slow in (([], ["gpu[0, 0]"]), (["nic[0, 0]"], ["nic[0, 1]"])):
-        with pytest.raises(UsageError, match="U0157.*slow"):
+        with pytest.raises(UsageError, match=r"U0157.*slow"):
             index.find(dead, slow=slow)
 
 
