@@ -71,12 +71,12 @@ def _find_links(at: Layout, memory: Memory, route: int, sender: int, hops: int) 
 @without_references
 def _find_any_links(at: Layout, memory: Memory, move: int, sender: int, hops: int, turn: int) -> int:
     """As `_find_links`, of a route of a move: of those that are there, in turn."""
-    first, found = memory[at.move_routes + move], -1
+    first, after = memory[at.move_routes + move], -1
     count = memory[at.move_routes + move + 1] - first
     for place in range(count):
-        if found < 0:
-            found = _find_links(at, memory, first + (turn + place) % count, sender, hops)
-    return found
+        if after < 0:
+            after = _find_links(at, memory, first + (turn + place) % count, sender, hops)
+    return after
 
 
 @without_references

@@ -23,7 +23,7 @@ class LevelPlan:
     """What is sent on one level: each holder sends each chunk by each move.
 
     holders, moves: int32, elements. routes: int32[parts, moves, holders, hops], links of the route of each message as
-    it would be from element 0, -1 after its end; those of a move may differ. starts: int64, alike, picoseconds.
+    it would be from element 0, -1 after its end; a move may have several. starts: int64, alike, picoseconds.
     arrivals: int64[parts, moves, holders].
     """
 

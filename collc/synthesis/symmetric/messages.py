@@ -86,15 +86,14 @@ class Moves(NamedTuple):
         """The moves of messages."""
         step = translations.difference(messages.target, messages.sender)
         steps, move_of = np.unique(step, return_inverse=True)
-        # Messages of one move whose representatives' links are of the same classes, and lie alike, have the same route.
+        # Messages of one move have one route if their links are of the same classes, and as far from their senders.
         number = move_of.astype(np.int64)
         for hop in messages.rows.T:
             link = rows.link[np.maximum(hop, 0)]
             element = translations.difference(translations.link_element[link], messages.sender)
-            place = translations.class_row[link].astype(np.int64) * translations.count + element
-            number = np.unique(
-                number * (len(translations.class_row) + 1) + np.where(hop >= 0, place + 1, 0), return_inverse=True
-            )[1]
+            image = translations.class_row[link].astype(np.int64) * translations.count + element
+            number = number * (translations.class_links.size + 1) + np.where(hop >= 0, image + 1, 0)
+            number = np.unique(number, return_inverse=True)[1]
         first = np.unique(number, return_index=True)[1]
         row = messages.rows[first]
         route, _ = np.nonzero(row >= 0)
