@@ -21,11 +21,13 @@ HEAD = "import std.topologies\nimport std.collectives\nparam size: bytes = 4MiB\
 PROGRAM = HEAD + "topology t = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
 PROGRAM += 'schedule s on t { run all_gather(t.npus, size: size) synthesize tacos emit ten emit msccl("d/s.xml") }\n'
 
+FEW = ("--chunks", "1", "--instances", "1", "--algorithm", "tacos")
+
 COMMANDS = {
     "compile": ("compile", "p.coll", "-o", "out", "--quiet"),
     "import": ("import", "node.xml", "-o", "out/m.coll", "-D", "nvlink_latency=1us"),
     "sweep": ("sweep", "p.coll", "-D", "size=4MiB,8MiB", "-o", "out/s.csv", "--jobs", "1", "--quiet"),
-    "tune": ("tune", "p.coll", "--sizes", "4KiB..8KiB", "-o", "out", "--jobs", "1"),
+    "tune": ("tune", "p.coll", "--sizes", "4KiB..8KiB", "-o", "out", "--jobs", "1", *FEW),
 }
 
 CHILD = """
