@@ -74,7 +74,7 @@ def left_behind() -> list[str]:
 
 
 def killed_at(command: str, accesses: Iterable[int]) -> int:
-    """Kill a command before each of some accesses, as long as it has so many, and compare. Returns how often."""
+    """Kill a command before each of some accesses, until it ends by itself, and compare. Returns how often it was killed."""
     assert run(command) == 0
     good = whole_files()
     assert good
