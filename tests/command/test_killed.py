@@ -74,7 +74,7 @@ def left_behind() -> list[str]:
 
 
 def killed_at(command: str, accesses: Iterable[int]) -> int:
-    """Kill a command before each of some accesses, until it ends by itself, and compare. Returns how often it was killed."""
+    """Kill a command before each of some accesses, until it ends by itself, and compare. Returns how many kills."""
     assert run(command) == 0
     good = whole_files()
     assert good
