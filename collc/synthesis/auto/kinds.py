@@ -139,6 +139,7 @@ class ProblemKind:
         """The synthesizers whose schedules are likely to be near the best possible one, the likeliest first."""
         limited, damaged = self.module.network.has_limited_buffers, len(self.module.network.removed) > 0
         overlaps = self.reduces and not self.has_switches and self.is_bandwidth_bound
+        repaired = self.reduces and damaged and self.is_symmetric  # trees take longer, and much work to grow
         table = (
             ("symmetric", self.is_symmetric),
             ("one_shot", self.is_one_shot and (damaged or not self.is_symmetric)),
@@ -146,7 +147,7 @@ class ProblemKind:
             ("tacos", self.is_shared and not self.has_switches),
             ("overlapped", overlaps),
             ("swarm", self.is_shared and self.has_switches and self.is_bandwidth_bound and (self.has_root or limited)),
-            ("forest", self.is_shared and self.is_bandwidth_bound and not overlaps),
+            ("forest", self.is_shared and self.is_bandwidth_bound and not overlaps and not repaired),
             ("pccl", not self.is_shared),
         )
         return tuple(name for name, holds in table if holds)
