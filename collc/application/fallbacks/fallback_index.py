@@ -272,11 +272,11 @@ def _failure(failures: Data, dead: Sequence[str], slow: Sequence[str], path: Pat
     """The class and the moves of a failure. Raises UsageError if there is none of these names."""
     known: Data = failures["failures"]
     names, slower = ({_without_label(failures, name) for name in each} for each in (dead, slow))
-    place = {share: number for number, share in enumerate(failures.get("shares", ()))}
+    rank_of = {share: number for number, share in enumerate(failures.get("shares", ()))}
     for form in (str, flat_name):
         wanted = failure_name([*{*map(form, names)}, *(f"{name} (bandwidth: )" for name in {*map(form, slower)})])
-        found = [name for name in known if _SHARE.sub("", name) == wanted] if slow else [wanted]
-        least = min(found, key=lambda name: [place.get(each, 0) for each in _SHARE.findall(name)], default="")
+        alike = [name for name in known if _SHARE.sub("", name) == wanted] if slow else [wanted]
+        least = min(alike, key=lambda name: [rank_of.get(share, 0) for share in _SHARE.findall(name)], default="")
         for name in (least, "" if slow else _container(failures, names)):
             if name in known:
                 return known[name]
