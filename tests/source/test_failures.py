@@ -54,6 +54,7 @@ def names(failures: str) -> set[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("topology", "counts"),
     [
+        ("dgx_h100(1, pods: 2)", {"node": 1}),
         ("dgx_h100(4, pods: 2)", {"pod": 2, "rail": 16, "node": 4, "nic": 32}),
         ("tpu_v4_slice(4, 4, 8)", {"host": 32, "cube": 2}),
         ("tpu_v5p_slice(2, 2, 1)", {"host": 1}),
