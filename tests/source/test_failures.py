@@ -54,7 +54,6 @@ def names(failures: str) -> set[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("topology", "counts"),
     [
-        ("dgx_h100(1, pods: 2)", {"node": 1}),
         ("dgx_h100(4, pods: 2)", {"pod": 2, "rail": 16, "node": 4, "nic": 32}),
         ("tpu_v4_slice(4, 4, 8)", {"host": 32, "cube": 2}),
         ("tpu_v5p_slice(2, 2, 1)", {"host": 1}),
@@ -70,6 +69,12 @@ def test_the_parts_of_pods(topology: str, counts: dict[str, int]) -> None:
         assert len({device for part in parts for device in part.devices}) == sum(len(part.devices) for part in parts)
     assert size.get("host", {4}) == {4}
     assert size.get("cube", {64}) == {64}
+
+
+def test_one_node_has_no_pods() -> None:
+    head = "import std.clusters\nimport std.collectives\ntopology pod = dgx_h100(1, pods: 2)\n"
+    with pytest.raises(SourceError, match="E0331"):
+        failing("any pod", text=head)
 
 
 def test_parts_may_lie_in_several_containers() -> None:
