@@ -110,7 +110,9 @@ class _Repairer:
             self._anew = True
             schedules.append(self._repaired())
         found = [each for each in schedules if each is not None]
-        return min(found, key=lambda each: each.collective_time(self._module.network, self._module.demand), default=None)
+        return min(
+            found, key=lambda each: each.collective_time(self._module.network, self._module.demand), default=None
+        )
 
     def _repaired(self) -> RepairedSchedule | RowSchedule | None:
         standard, network = self._module.demand.standard, self._module.network
