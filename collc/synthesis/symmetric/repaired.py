@@ -105,16 +105,16 @@ class _Repairer:
         """The schedule; None if the plan cannot be repaired. If nodes lack links, the shorter of two: with what is sent
         within these nodes as planned, and anew.
         """
-        schedules = [self._repaired()]
+        schedules = [self._repair_plan()]
         if self._is_damaged_within:
             self._anew = True
-            schedules.append(self._repaired())
+            schedules.append(self._repair_plan())
         found = [each for each in schedules if each is not None]
         return min(
             found, key=lambda each: each.collective_time(self._module.network, self._module.demand), default=None
         )
 
-    def _repaired(self) -> RepairedSchedule | RowSchedule | None:
+    def _repair_plan(self) -> RepairedSchedule | RowSchedule | None:
         standard, network = self._module.demand.standard, self._module.network
         assert standard is not None
         if self._numbers.pairs and not network.has_switches:
