@@ -26,6 +26,7 @@ from typing import Final
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
+from collc.synthesis.auto.bundles import Bundles
 from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, candidates
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
@@ -50,7 +51,7 @@ GAIN: Final = 50
 
 SPARE_WORK: Final = 1_500_000
 """Work beside three times that of the best candidate; chosen on random programs 1 to 40 and 2000 to 2059 of `benchmarks
-auto`.
+auto`. Equal chunks are bundled if there are more chunks, and then into FIRST_WORK bundles at most.
 """
 
 LARGE_GAIN: Final = 16
@@ -75,7 +76,8 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     if factored is not None:
         return factored
     check_transfer_count(module.demand)
-    search = _Search(module, effort, synthesizers)
+    bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
+    search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
     try:
         search.run()
     except OutOfTime:
@@ -83,10 +85,14 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
             raise
     best, built = search.result()
     name = best.candidate.name
-    why = "meets the bound" if best.time <= search.bound().time else "is the best of those tried"
+    bound = search.bound()
+    why = "meets the bound" if best.time <= bound.time else "is the best of those tried"
+    if bundles is not None:  # what bounds the bundles does not bound their chunks
+        built, bound = bundles.unpack(built, module.demand), None
+        why = f"is the best of those tried for {len(bundles.size):,} bundles of equal chunks"
     notes = [*module.notes, *search.notes, f"auto: chose {name}, which {why}"]
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
-    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=search.bound())
+    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=bound)
 
 
 def _without_listing(module: Module, effort: Effort) -> Module | None:
