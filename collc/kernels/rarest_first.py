@@ -62,24 +62,11 @@ def _block(path: int, v: int, now: int, layout: SpreadLayout, memory: Memory, no
         memory[layout.blocked_all + path] = least
 
 
-def _by_component(path: int, v: int, number: int, bits: int, layout: SpreadLayout, memory: Memory) -> int:
-    """Keep, of the set at `bits`, what a path of a class may bring now. Returns 0 if that is nothing."""
-    words, table, left = layout.words, (number - 1) * layout.devices, 0
-    base = _missing_set(v, number, layout, memory)
-    for word in range(words):
+def _by_component(v: int, number: int, bits: int, layout: SpreadLayout, memory: Memory) -> int:
+    """Keep, of the set at `bits`, what a path of a class of slow ones may bring. Returns 0 if that is nothing."""
+    base, left = _missing_set(v, number, layout, memory), 0
+    for word in range(layout.words):
         memory[bits + word] &= memory[base + word]
-        left |= memory[bits + word]
-    component = memory[layout.component + table + memory[layout.source + path]]
-    if left == 0 or not layout.fresh or component < 0:
-        return left
-    unsent, left = layout.unsent + (number - 1) * words, 0
-    for word in range(words):
-        left |= memory[unsent + word]
-    if left == 0:  # each chunk has been sent once
-        return 1
-    left = 0
-    for word in range(words):
-        memory[bits + word] &= ~(memory[layout.own + (table + component) * words + word] & ~memory[unsent + word])
         left |= memory[bits + word]
     return left
 
@@ -99,7 +86,7 @@ def _sendable(path: int, v: int, now: int, bits: int, layout: SpreadLayout, memo
     """Keep, of the set at `bits`, what may start on a path now. Returns whether that is anything."""
     number, words, left = memory[layout.slow + path], layout.words, 1
     if number > 0:
-        left = _by_component(path, v, number, bits, layout, memory)
+        left = _by_component(v, number, bits, layout, memory)
     if layout.is_summing and left != 0:
         left = _not_summed(path, bits, layout, memory)
     if layout.sizes == 1:
@@ -131,14 +118,13 @@ def _sendable(path: int, v: int, now: int, bits: int, layout: SpreadLayout, memo
 
 def _note_sent(v: int, chunk: int, layout: SpreadLayout, memory: Memory) -> bool:
     """Note that a chunk is on its way to a device. Returns whether some component still lacks it."""
-    words, word, bit = layout.words, chunk >> layout.shift, 1 << (chunk & layout.mask)
+    word, bit = chunk >> layout.shift, 1 << (chunk & layout.mask)
     value = memory[layout.urgency + chunk] - 1
     for number in range(layout.classes):
         place = _missing_set(v, number + 1, layout, memory) + word
         if memory[place] & bit:
             memory[place] ^= bit
             value -= memory[layout.weight + number]
-            memory[layout.unsent + number * words + word] &= ~bit
     memory[layout.urgency + chunk] = value
     return layout.classes > 0 and value >= memory[layout.weight]
 
@@ -293,11 +279,7 @@ def _offer(path: int, v: int, bits: int, layout: SpreadLayout, memory: Memory) -
         memory[bits + word] = memory[have + word] & memory[need + word]
         offered |= memory[bits + word]
     if offered != 0 and number > 0:
-        offered = 0
-        base = _missing_set(v, number, layout, memory)
-        for word in range(words):
-            memory[bits + word] &= memory[base + word]
-            offered |= memory[bits + word]
+        offered = _by_component(v, number, bits, layout, memory)
     return offered != 0
 
 

@@ -33,10 +33,10 @@ PASSING, REPEATING, MULTICASTING = 0, 1, 2
 
 SpreadLayout = namedtuple(
     "SpreadLayout",
-    "devices chunks paths hops links sizes classes words shift mask sends intervals turns in_turn fresh is_limited "
+    "devices chunks paths hops links sizes classes words shift mask sends intervals turns in_turn is_limited "
     "is_summing inverted source slow non_minimal first link start busy total ports fastest over path serve_work "
     "fed_first fed used_first used offset_first offset ends kind rank switch buffer woken_first woken sums of_size "
-    "wanted component weight own have need held lacks lacking unsent urgency duties idle received blocked "
+    "wanted component weight have need held lacks lacking urgency duties idle received blocked "
     "blocked_all closed head bits rows row_port chosen seen stack_chunk stack_port touched",
 )
 """Sizes, and where tables begin.
@@ -51,20 +51,18 @@ rank comes first. switch: [D], number of a repeater. buffer: [D], slots of a lim
 woken: links over which a path may be able to start if a slot of a switch becomes free. sums: [D], whether a chunk
 may come into a switch only once. of_size: [S * W], the chunks of each size. wanted: [D * W].
 component: [C * D], by class the first device of the component, -1: none. weight: [C], what a component that
-lacks a chunk adds to its urgency. own: [C * D * W], what a component has at first.
+lacks a chunk adds to its urgency.
 
 State: have, need: [D * W]. held, lacks: [D], how many chunks each has and needs. lacking: [C * D * W], what each
-component lacks. unsent: [C * W], what no component has sent to another. urgency: [K]. duties: [D], chunks to pass
-on to other components. idle: [repeaters * K], slots that hold a chunk and are not read. received: [D * W], what
-has come into each switch that sums. blocked: [S * P]; blocked_all: [P], the same table if S = 1; closed: [ports];
-times before which a path, or every path of a port, cannot start. head: [L + D + 1], the first node of a link or
-switch, -1: none; last, of those that are free. bits: [(most paths into a device + most ports + 1) * W], rows,
-row_port: [most paths into a device], chosen, seen, stack_chunk, stack_port: [most ports + 1], touched: [D]:
-scratch space.
+component lacks. urgency: [K]. duties: [D], chunks to pass on to other components. idle: [repeaters * K], slots that
+hold a chunk and are not read. received: [D * W], what has come into each switch that sums. blocked: [S * P];
+blocked_all: [P], the same table if S = 1; closed: [ports]; times before which a path, or every path of a port, cannot
+start. head: [L + D + 1], the first node of a link or switch, -1: none; last, of those that are free. bits: [(most
+paths into a device + most ports + 1) * W], rows, row_port: [most paths into a device], chosen, seen, stack_chunk,
+stack_port: [most ports + 1], touched: [D]: scratch space.
 
-in_turn: whether receivers choose by what they have to pass on. fresh: whether what a component has at first goes
-to other components once before it goes again. turns: 2 if non-minimal paths come after all others, else 1.
-sends, intervals: of one time the most sends, and of each the most intervals that it reserves.
+in_turn: whether receivers choose by what they have to pass on. turns: 2 if non-minimal paths come after all others,
+else 1. sends, intervals: of one time the most sends, and of each the most intervals that it reserves.
 """
 
 

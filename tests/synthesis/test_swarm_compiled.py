@@ -21,7 +21,7 @@ from collc.ten.schedule import Schedule
 from tests.support import demand_of
 from tests.synthesis.random_problems import KIB, pods, random_kind, random_module
 
-RULES = [(3, True, None), (3, False, 5), (0, False, None), (2, True, 8)]
+RULES = [(3, None), (3, 5), (0, None), (2, 8)]
 
 
 def problems_of(module: Module) -> list[SwarmProblem]:

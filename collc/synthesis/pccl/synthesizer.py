@@ -289,8 +289,9 @@ def _switches_matter(conditions: Conditions) -> bool:
 
 
 def _in_steps(conditions: Conditions, hops: int) -> list[bool]:
-    """Whether searches count in steps: if all transfers take equal time; one does and one does not if links are
-    pipelined, since a schedule in steps can be retimed only if each chunk has one holder and one target.
+    """Whether searches count in steps: if all transfers take equal time. Of few hops over pipelined links one does and
+    one does not, if each chunk has one holder and one target, so that a schedule in steps can be retimed; of many hops,
+    that would take up to three times as long as one in picoseconds.
     """
     task = conditions.task
     starts_at_once = not conditions.release.any() and (task.reserved is None or not len(task.reserved))
@@ -299,4 +300,4 @@ def _in_steps(conditions: Conditions, hops: int) -> list[bool]:
     if task.model is LinkModel.STORE:
         return [True]
     is_direct = conditions.one_target_each and len(conditions.holders) == len(conditions)
-    return [True] * is_direct + [False] * (not is_direct or hops < MANY_HOPS)
+    return [True, False] if is_direct and hops < MANY_HOPS else [False]

@@ -51,12 +51,10 @@ class SpreadRule:
     """The choices of one attempt.
 
     half_ratio: a class of slow paths begins with paths that are at least `half_ratio` / 2 times as slow as the next
-    faster ones; 0: all paths are of one class. fresh: a component does not send a chunk over slow paths again until
-    every chunk has left its component once. tie_seed: tie-break seed; None: ties go to the lower number.
+    faster ones; 0: all paths are of one class. tie_seed: tie-break seed; None: ties go to the lower number.
     """
 
     half_ratio: int
-    fresh: bool
     tie_seed: int | None
 
 
@@ -110,7 +108,7 @@ class Spread:
         paths = self._paths[rule.half_ratio]
         waiting, head, nodes = self._events(paths, order)
         state = {**self._sets(paths, order), "rank": rank, "head": head}
-        layout, memory = self._laid_out(paths, rule, state, len(nodes) // 3, len(waiting) // 2)
+        layout, memory = self._laid_out(paths, state, len(nodes) // 3, len(waiting) // 2)
         arrays = memory, *map(self._array, (nodes, waiting, [0] * (3 * memory[NEEDED])))
         limits = -1 if limit is None else limit, -1 if most is None else max(0, most)
         kernel: Any = version_of(spread, self._compile_it)
@@ -228,11 +226,9 @@ class Spread:
         sets: dict[str, BoolArray] = {
             "of_size": sizes,
             "wanted": wanted,
-            "own": own.reshape(-1, self._count),
             "have": have,
             "need": need,
             "lacking": lacking.reshape(-1, self._count),
-            "unsent": np.logical_or.reduce(lacking, axis=1),
         }
         return {name: words_of(each, self._compile_it) for name, each in sets.items()} | {
             "component": paths.component.ravel().tolist(),
@@ -242,9 +238,7 @@ class Spread:
             "urgency": urgency.tolist(),
         }
 
-    def _laid_out(
-        self, paths: _PathTables, rule: SpreadRule, state: Tables, nodes: int, events: int
-    ) -> tuple[SpreadLayout, Any]:
+    def _laid_out(self, paths: _PathTables, state: Tables, nodes: int, events: int) -> tuple[SpreadLayout, Any]:
         """Where each table begins in the memory of the kernel, and that memory."""
         problem = self._problem
         task, count, sizes = problem.conditions.task, len(problem.paths.links), len(problem.sizes)
@@ -286,7 +280,6 @@ class Spread:
             shift=shift,
             mask=mask,
             in_turn=paths.in_turn,
-            fresh=rule.fresh,
             is_limited=task.network.has_limited_buffers,
             is_summing=bool(problem.paths.summing),
             inverted=task.inverted,

@@ -146,12 +146,12 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
     after the first break ties at random.
     """
     alike = len(set(problem.paths.slowest)) == 1
-    kinds = ((0, False),) if alike else ((3, True), (3, False), (0, False))
+    half_ratios = (0,) if alike else (3, 0)
     models = (False, True) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
     for trial in range(max(effort.trials, RANDOM_TRIALS) + 1):
-        for half_ratio, fresh in kinds:
+        for half_ratio in half_ratios:
             for stores in models:
-                yield SpreadRule(half_ratio, fresh, effort.seed * 1_000_003 + trial if trial else None), stores
+                yield SpreadRule(half_ratio, effort.seed * 1_000_003 + trial if trial else None), stores
 
 
 def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
