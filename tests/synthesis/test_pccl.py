@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.base.diagnostics import NoSchedule, SourceError
+from collc.synthesis.bounds import lower_bound
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.pccl import pccl
 from collc.synthesis.pccl import synthesizer as module
@@ -65,6 +66,14 @@ def test_all_to_all_mesh_8x8():
 
 def test_all_to_all_mesh_8x8_meets_the_bound():
     assert steps(grid(8, 8), all_to_all(list(range(64))), effort=Effort(seed=1, trials=16)) == 128
+
+
+@pytest.mark.slow
+def test_many_hops_over_pipelined_links():
+    """Planned in steps and retimed, 1.4 times the bound."""
+    net, demand = grid(14, 14), all_to_all(list(range(196)), 50_000)
+    time = plan(net, demand, model=LinkModel.PIPELINED).collective_time(net, demand)
+    assert time <= 1.1 * lower_bound(net, demand, LinkModel.PIPELINED).time
 
 
 def test_groups_on_a_mesh():
