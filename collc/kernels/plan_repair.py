@@ -332,8 +332,9 @@ def spread_all(at: Layout, memory: Memory, keys: SpreadKeys, sends: Sends) -> in
     return done
 
 
-def _try_route(at: Layout, memory: Memory, blocks: Blocks, number: int, trial: int) -> int:
-    """Writes the links of a route of a block; returns how many there are, -1 if this is none.
+def _try_route(at: Layout, memory: Memory, blocks: Blocks, number: int, trial: int, first_route: int) -> int:
+    """Writes the links of a route of a block; returns how many there are, -1 if this is none. first_route: of those of
+    each move.
 
     Trial 0 is the route that was found for it. Then come the moves of the lost route in other orders, and with the
     first one divided in two, or with one forth and back, so that the others are translated.
@@ -364,7 +365,7 @@ def _try_route(at: Layout, memory: Memory, blocks: Blocks, number: int, trial: i
             move = -1 if place < skipped else blocks.moves[first + (place + turn) % count]
         if move < 0:
             continue
-        hops = _find_any_links(at, memory, move, sender, hops, number) if memory[at.alive + sender] else -1
+        hops = _find_any_links(at, memory, move, sender, hops, first_route) if memory[at.alive + sender] else -1
         if hops < 0:
             return -1
         sender = add(at, memory, sender, memory[at.steps + move])
@@ -379,9 +380,11 @@ def exchange_all(at: Layout, memory: Memory, blocks: Blocks, routes: Routes) -> 
     for number in range(len(blocks.owner)):
         begin = routes.bounds[number]
         trials = 1 + blocks.move_bounds[number + 1] - blocks.move_bounds[number] + at.near
+        near = at.move_routes + memory[at.nearest]
+        turns = memory[near + 1] - memory[near]
         best = NEVER
-        for trial in range(trials):
-            hops = _try_route(at, memory, blocks, number, trial)
+        for trial in range(trials * turns):
+            hops = _try_route(at, memory, blocks, number, trial // turns, number + trial % turns)
             if hops < 0:
                 continue
             arrival = earliest_arrival(at, memory, hops, blocks.ready[number])
