@@ -180,6 +180,7 @@ def run_command(chosen: argparse.Namespace) -> Output:
         action="append",
         default=[],
     ),
+    option("--slow NAME", "what is slow, not dead; may be repeated", action="append", default=[]),
     option("--ras FILE.json", "what failed, as NCCL's RAS reports it: 'ncclras -f json', with -m or without", Path),
     option("--link DIR", "make links to the files in this folder, in place of the links there", Path),
     shared.SCHEDULE,
@@ -189,7 +190,7 @@ def fallback_command(chosen: argparse.Namespace) -> Output:
     """`collc fallback`: the plans for a failure, and the new ranks."""
     from collc.application.fallbacks.finding import find_fallbacks
 
-    report = find_fallbacks(chosen.file, chosen.dead, chosen.ras, chosen.schedule, chosen.link)
+    report = find_fallbacks(chosen.file, chosen.dead, chosen.ras, chosen.schedule, chosen.link, chosen.slow)
     return Output(report.as_json, [report.table()], notes=report.notes())
 
 

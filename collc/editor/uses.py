@@ -353,12 +353,14 @@ class Resolver:
     def _visit_failures(self, node: s.Failures, names: Names) -> None:
         """Parts of the topology; a name in the plural is none of their names."""
         parts = names.table("parts")
-        for part in node.parts:
+        for failing in node.failing:
+            part = failing.parts
             if isinstance(part, s.AnyParts):
                 for name in (*part.names, *([part.within] if part.within is not None else [])):
                     self._use(name, parts.get(name.name))
             else:
                 self._device(part, parts, names)
+            self._options(failing.attributes, names, "attribute", [*ATTRIBUTES["failures"]])
 
     def _visit_linkdeclaration(self, node: s.LinkDeclaration, names: Names) -> None:
         for end in (node.source, node.target):

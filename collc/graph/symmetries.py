@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from collc.graph.automorphisms import Automorphisms, mix_bits
+from collc.graph.automorphisms import Automorphisms, kind_code, mix_bits
 from collc.graph.coordinates import Coordinates, coordinates_of, with_bits
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.translations import MOST_SHIFTS
@@ -23,8 +23,11 @@ from collc.ten.parts import Part
 
 Move = tuple[str, int, int, int]
 """("swap", axis, a, b) exchanges two indices, ("shift", axis, by, 0) adds to all, ("flip", axis, 0, 0) reverses them,
-("axes", axis, other, 0) exchanges two axes of equal size.
+("axes", axis, other, 0) exchanges two axes of equal size; (SWITCHES, a, b, 0) exchanges two devices, and moves no NPU.
 """
+
+SWITCHES: Final = "switches"
+"""The kind of moves that exchange two switches."""
 
 
 class Symmetry(NamedTuple):
@@ -68,9 +71,44 @@ def find_symmetries(network: Network, keeps: Callable[[Int32Array], bool]) -> Sy
 
 def _count_orbits(npus: int, symmetries: Sequence[Symmetry]) -> int:
     """The number of classes of NPUs that moves take to each other."""
-    source = np.tile(np.arange(npus, dtype=np.int32), len(symmetries))
-    target = np.concatenate([devices[:npus] for _, devices in symmetries])
-    return len(np.unique(weakly_connected(Digraph(npus, source, target))))
+    return len(np.unique(_orbits(npus, symmetries)))
+
+
+def _orbits(devices: int, symmetries: Sequence[Symmetry]) -> Int32Array:
+    """int32[devices]: equal numbers for those of the first devices that moves take to each other."""
+    own = np.arange(devices, dtype=np.int32)
+    target = np.concatenate([own, *(each.devices[:devices] for each in symmetries)])
+    return weakly_connected(Digraph(devices, np.tile(own, len(symmetries) + 1), target))
+
+
+def exchange_switches(network: Network, symmetries: Symmetries) -> tuple[Symmetry, ...]:
+    """The exchanges of switches that have the same links, as the NVSwitches of a node. Of several sets of such switches
+    that symmetries take to each other, those of the first one; with the symmetries they give those of all.
+    """
+    devices, code = mix_bits(np.arange(network.device_count, dtype=np.uint64)), kind_code(network)
+    links = np.zeros(network.device_count, np.uint64)
+    np.add.at(links, network.source, mix_bits(devices[network.target] + code))
+    np.add.at(links, network.target, mix_bits(devices[network.source] - code))
+    own = slice(network.npu_count, None)
+    rows = links[own].astype(np.int64), network.present[own], network.multicast, network.reduces, network.buffers
+    _, firsts, label, count = np.unique(
+        np.stack(rows), axis=1, return_index=True, return_inverse=True, return_counts=True
+    )
+    if not (count > 1).any():
+        return ()
+    orbits = _orbits(network.device_count, symmetries.all)
+    exchanges: list[Symmetry] = []
+    seen = set[int]()
+    for row in np.sort(firsts[count > 1]):
+        first, *others = (np.flatnonzero(label.reshape(-1) == label.reshape(-1)[row]) + network.npu_count).tolist()
+        if int(orbits[first]) in seen:
+            continue
+        seen.add(int(orbits[first]))
+        for other in others:
+            moved = np.arange(network.device_count, dtype=np.int32)
+            moved[[first, other]] = other, first
+            exchanges.append(Symmetry((SWITCHES, first, other, 0), moved))
+    return tuple(exchanges)
 
 
 def _moves(coordinates: Coordinates, extend: Callable[[Int32Array], Int32Array | None]) -> list[Symmetry]:
@@ -214,12 +252,14 @@ class _PartKeys:
         pairs = [(row, *pair) for row, part in enumerate(parts) for pair in part.links]
         self._row, self._device = np.array(device, np.int64).reshape(-1, 2).T
         self._link, self._source, self._target = np.array(pairs, np.int64).reshape(-1, 3).T
+        left = {part.left: number for number, part in enumerate(parts)}
+        self._left = np.array([left[part.left] for part in parts], np.uint64)
         self._own = self._keys(np.arange(self._count))
         self._order = np.argsort(self._own)
 
     def _keys(self, devices: Int32Array | Int64Array) -> Int64Array:
         """int64[parts]: numbers that differ for different parts, if devices go to `devices`."""
-        keys = np.zeros(self._parts, np.uint64)
+        keys = mix_bits(self._left)
         np.add.at(keys, self._row, mix_bits(devices[self._device].astype(np.uint64)))
         ends = (devices[self._source].astype(np.int64) + 1) * self._count + devices[self._target]
         np.add.at(keys, self._link, mix_bits(ends.astype(np.uint64)))

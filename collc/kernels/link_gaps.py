@@ -21,9 +21,9 @@ Layout = namedtuple(
     "Layout",
     "count present end moves near onwards tried width room mirror "
     "sizes strides index images class_of taken window class_bounds idle busy dropped_bounds dropped added_bounds added "
-    "opposite weak "
-    "alive steps number_of windows rank by_rank route_bounds route_class route_element nearest onward since parent "
-    "target move_of lacks known fastest queue_at queue_end left links start table size low high",
+    "opposite weak alive steps number_of windows rank by_rank move_routes route_bounds route_class route_element "
+    "nearest onward since parent target move_of lacks known fastest queue_at queue_end left route links start table "
+    "size low high",
 )
 """Numbers, and where the arrays begin that are one behind the other in the memory of a kernel.
 
@@ -36,17 +36,19 @@ sizes, strides: of the axes. index: [axes * elements], of each element along eac
 the link to which each element takes the first one of each class. class_of, taken, window: of each link. class_bounds,
 idle, busy: from when until when links of each class are idle in the plan, ascending, the last one without end (CSR).
 dropped, added: starts on each link that are no longer, and that have been added, ascending (CSR). alive: of each
-element, 0 if it is missing. weak: 1 if it has lost links, so that it passes on what it gets only if nobody else can.
+element, 0 if it is missing. weak: how much later what it sends counts than it arrives, so that others rather pass
+chunks on; NEVER if it is to do so only if nobody else can.
 
 steps, windows: of each move. number_of: the move of each step, -1 for none. rank, by_rank: the place of each move among
-the fastest, and the move of each place. route_class, route_element: the links of each move from element 0 (CSR).
+the fastest, and the move of each place. move_routes: the first route of each move, and the end. route_class,
+route_element: the links of each route from element 0 (CSR).
 nearest: the fastest moves. onward: those that are tried from who has got a chunk. since: [parts * elements], when each
 has each chunk in the plan, -1 for never. parent, target, move_of: of each message.
 
 For one chunk, of each element: lacks, the message that it lacks or -1; known, since when it has got the chunk or -1;
 fastest, the time of the fastest move to it from one that has got the chunk; queue_at, queue_end, the moves from it that
-are not offered yet. left: how many lack the chunk. links, start: of one route. table, size, low, high: of the gaps;
-size: how many places are taken, more than there are if those were too few.
+are not offered yet. left: how many lack the chunk. route, links, start: of one route. table, size, low, high: of the
+gaps; size: how many places are taken, more than there are if those were too few.
 """
 
 

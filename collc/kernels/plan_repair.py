@@ -23,8 +23,8 @@ onward: the move by which the only holder will send the chunk on, and begin_elem
 that delays nothing.
 """
 
-Sends = namedtuple("Sends", "key sender move arrival starts")
-"""What is sent: key, sender, move, arrival, and the starts on each link, a row of as many as a move has at most."""
+Sends = namedtuple("Sends", "key sender route arrival starts")
+"""What is sent: key, sender, route, arrival, and the starts on each link, a row of as many as a route has at most."""
 
 Blocks = namedtuple("Blocks", "owner ready move_bounds moves route_bounds routes")
 """Blocks of an All-to-All: the moves of the lost route of each (CSR), and links that it may take instead (CSR)."""
@@ -56,9 +56,9 @@ def minus(at: Layout, memory: Memory, left: int, right: int) -> int:
 
 
 @without_references
-def _find_links(at: Layout, memory: Memory, move: int, sender: int, hops: int) -> int:
-    """Writes the links of a move after those before; returns how many there are, -1 if one is missing."""
-    for place in range(memory[at.route_bounds + move], memory[at.route_bounds + move + 1]):
+def _find_links(at: Layout, memory: Memory, route: int, sender: int, hops: int) -> int:
+    """Writes the links of a route after those before; returns how many there are, -1 if one is missing."""
+    for place in range(memory[at.route_bounds + route], memory[at.route_bounds + route + 1]):
         element = add(at, memory, memory[at.route_element + place], sender)
         link = memory[at.images + memory[at.route_class + place] * at.count + element]
         if link >= at.present:
@@ -66,6 +66,34 @@ def _find_links(at: Layout, memory: Memory, move: int, sender: int, hops: int) -
         memory[at.links + hops] = link
         hops += 1
     return hops
+
+
+@without_references
+def _find_any_links(at: Layout, memory: Memory, move: int, sender: int, hops: int, turn: int) -> int:
+    """As `_find_links`, of a route of a move: of those that are there, in turn."""
+    first, after = memory[at.move_routes + move], -1
+    count = memory[at.move_routes + move + 1] - first
+    for place in range(count):
+        if after < 0:
+            after = _find_links(at, memory, first + (turn + place) % count, sender, hops)
+    return after
+
+
+@without_references
+def _find_fastest(at: Layout, memory: Memory, move: int, sender: int, since: int) -> int:
+    """The route of a move that arrives first, with its links and starts; returns the arrival, -1 if it has none."""
+    best, first, after = -1, memory[at.move_routes + move], memory[at.move_routes + move + 1]
+    for place in range(first, after + 1):
+        route = place
+        if place == after:  # once more what other routes have overwritten
+            if best < 0 or memory[at.route] == after - 1:
+                return best
+            route = memory[at.route]
+        hops = _find_links(at, memory, route, sender, 0)
+        arrival = earliest_arrival(at, memory, hops, since) if hops >= 0 else -1
+        if arrival >= 0 and (best < 0 or arrival < best):
+            best, memory[at.route] = arrival, route
+    return best
 
 
 @without_references
@@ -78,16 +106,16 @@ def _find_time(at: Layout, memory: Memory, chunk: int, owner: int, element: int)
 
 @without_references
 def _offer(at: Layout, memory: Memory, wider: int, chunk: int, owner: int, sender: int, target: int, move: int) -> int:
-    """When a chunk would arrive from a sender at a target, -1 if it cannot. wider: 2 if weak senders count too."""
-    if memory[at.lacks + sender] >= 0 or (memory[at.weak + sender] and wider < 2):
+    """When a chunk would arrive from a sender at a target, and later if the sender is weak; -1 if it cannot. wider: 2
+    if those count too that are only to send if nobody else can.
+    """
+    if memory[at.lacks + sender] >= 0 or (memory[at.weak + sender] == NEVER and wider < 2):
         return -1
     since = _find_time(at, memory, chunk, owner, sender)
-    hops = _find_links(at, memory, move, sender, 0) if since >= 0 else -1
-    if hops < 0:
-        return -1
-    if memory[at.known + sender] >= 0:
+    arrival = _find_fastest(at, memory, move, sender, since) if since >= 0 else -1
+    if arrival >= 0 and memory[at.known + sender] >= 0:
         memory[at.fastest + target] = min(memory[at.fastest + target], memory[at.windows + move])
-    return earliest_arrival(at, memory, hops, since)
+    return arrival + memory[at.weak + sender] % NEVER if arrival >= 0 else -1
 
 
 def _ask(
@@ -183,18 +211,14 @@ def _begin_elsewhere(
     """
     for place in range(keys.begin_bounds[number], keys.begin_bounds[number + 1]):
         holder, element = keys.hold_element[keys.hold_bounds[number]], keys.begin_element[place]
-        hops = _find_links(at, memory, keys.onward[number], holder, 0)
-        if hops < 0:
+        if _find_fastest(at, memory, keys.onward[number], holder, 0) < 0:
             return done
-        earliest_arrival(at, memory, hops, 0)
         latest = memory[at.start + 0]
-        move = memory[at.number_of + minus(at, memory, holder, element)]
-        hops = _find_links(at, memory, move, element, 0)
-        if hops < 0:
+        arrival = _find_fastest(at, memory, memory[at.number_of + minus(at, memory, holder, element)], element, 0)
+        if arrival < 0:
             return done
-        arrival = earliest_arrival(at, memory, hops, 0)
         if arrival <= latest:
-            _send(at, memory, number, element, move, arrival, hops, sends, done)
+            _send(at, memory, number, element, arrival, sends, done)
             memory[at.known + element], memory[at.known + holder] = 0, arrival
             if memory[at.lacks + element] >= 0:
                 memory[at.lacks + element] = -1
@@ -209,15 +233,15 @@ def _send(
     memory: Memory,
     number: int,
     sender: int,
-    move: int,
     arrival: int,
-    hops: int,
     sends: Sends,
     done: int,
 ) -> None:
-    """Send a chunk over the links and at the starts in memory."""
+    """Send a chunk on the route that was found last."""
+    route = memory[at.route]
+    hops = memory[at.route_bounds + route + 1] - memory[at.route_bounds + route]
     reserve_links(at, memory, hops)
-    sends.key[done], sends.sender[done], sends.move[done], sends.arrival[done] = number, sender, move, arrival
+    sends.key[done], sends.sender[done], sends.route[done], sends.arrival[done] = number, sender, route, arrival
     row = done * at.width
     for hop in range(hops):
         sends.starts[row + hop] = memory[at.start + hop]
@@ -237,9 +261,6 @@ def _offer_first(
         return
     for place in range(keys.hold_bounds[number], keys.hold_bounds[number + 1]):
         _offer_more(at, memory, keys, number, keys.hold_element[place], at.tried, queue, offers)
-    for place in range(keys.begin_bounds[number], keys.begin_bounds[number + 1]):
-        if memory[at.known + keys.begin_element[place]] >= 0:
-            _offer_more(at, memory, keys, number, keys.begin_element[place], at.tried, queue, offers)
 
 
 def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Sends, done: int) -> int:
@@ -266,16 +287,15 @@ def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Se
             continue
         if memory[at.windows + move] > memory[at.fastest + target]:
             continue
-        hops = _find_links(at, memory, move, sender, 0)
-        now = earliest_arrival(at, memory, hops, _find_time(at, memory, chunk, owner, sender))
+        now = _find_fastest(at, memory, move, sender, _find_time(at, memory, chunk, owner, sender))
         widen = wider == 0 and now > at.end
         if widen:
             wider = 1
             _ask(at, memory, wider, keys, number, offers)
-        if widen or now > arrival:
-            heapq.heappush(offers, (now, target, sender, move))
+        if widen or now + memory[at.weak + sender] % NEVER > arrival:
+            heapq.heappush(offers, (now + memory[at.weak + sender] % NEVER, target, sender, move))
             continue
-        _send(at, memory, number, sender, move, now, hops, sends, done)
+        _send(at, memory, number, sender, now, sends, done)
         done += 1
         memory[at.lacks + target] = -1
         memory[at.left] -= 1
@@ -344,7 +364,7 @@ def _try_route(at: Layout, memory: Memory, blocks: Blocks, number: int, trial: i
             move = -1 if place < skipped else blocks.moves[first + (place + turn) % count]
         if move < 0:
             continue
-        hops = _find_links(at, memory, move, sender, hops) if memory[at.alive + sender] else -1
+        hops = _find_any_links(at, memory, move, sender, hops, number) if memory[at.alive + sender] else -1
         if hops < 0:
             return -1
         sender = add(at, memory, sender, memory[at.steps + move])

@@ -8,6 +8,7 @@ takes the failed parts to the failed parts. Both are checked link by link.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -68,13 +69,13 @@ def wrong_renaming(
         renamed = [np.array(ends[part], np.int64) for part in rows[first]]
         for devices in word:
             renamed = [devices[each].astype(np.int64) for each in renamed]
-        cuts = [len(parts[part].devices) for part in rows[first]]
-        image = sorted(_as_part(each.tolist(), cut) for each, cut in zip(renamed, cuts, strict=True))
-        if image != sorted(_as_part([*ends[part]], len(parts[part].devices)) for part in failed):
+        image = sorted(_image_of(parts[part], each.tolist()) for part, each in zip(rows[first], renamed, strict=True))
+        if image != sorted(_image_of(parts[part], [*ends[part]]) for part in failed):
             return row
     return -1
 
 
-def _as_part(ends: list[int], cut: int) -> tuple[list[int], list[tuple[int, int]]]:
-    """(devices, links) of a part, in ascending order. cut: how many devices come first."""
-    return sorted(ends[:cut]), sorted(zip(ends[cut::2], ends[cut + 1 :: 2], strict=True))
+def _image_of(part: Part, ends: list[int]) -> tuple[list[int], list[tuple[int, int]], Fraction]:
+    """(devices, links, share that is left) of a part. ends: its devices and the ends of its links, after they moved."""
+    cut = len(part.devices)
+    return sorted(ends[:cut]), sorted(zip(ends[cut::2], ends[cut + 1 :: 2], strict=True)), part.left

@@ -37,7 +37,7 @@ topology pod {
     part node[n in 0..3] = { npu gpu[n, *], switch nvswitch[n] } labels ["a", "b", "c"]
 }
 """
-FAILURES = "failures any 1 of (nics, gpus, nodes), any 2 of nics"
+FAILURES = "failures any 1 of (nics, gpus, nodes), any 2 of nics, any nic (bandwidth: 1/2)"
 RUNS = {
     "gather": "run all_gather(pod.npus, size: 6MiB, chunks: 2)",
     "sum": "run all_reduce(pod.npus, size: 6MiB)",
@@ -101,18 +101,20 @@ def test_each_plan_is_right_after_each_failure_of_its_class(run: str, tmp_path: 
     data = json.loads((tmp_path / "fallbacks.json").read_text())
     (own,) = data["sets"]
     index = FallbackIndex(tmp_path / "fallbacks.json")
-    assert len(own["failures"]) == 6 + 6 + 3 + 15
-    assert len(own["classes"]) == 6
+    assert len(own["failures"]) == 6 + 6 + 3 + 15 + 6
+    assert len(own["classes"]) == 7
+    assert own["shares"] == ["1/2"]
     for rows in failures.members:
         for row in rows.tolist():
             parts = tuple(failures.parts[part] for part in row)
-            (fallback,) = index.find([part.name for part in parts])
+            dead, slow = ([part.name for part in parts if bool(part.left) is left] for left in (False, True))
+            (fallback,) = index.find(dead, slow=slow)
             if fallback.reason:
                 with pytest.raises((NoSchedule, SourceError), match="E0412"):
                     failures.request(parts)
                 continue
             damaged = failures.request(parts)
-            moves = own["failures"][" + ".join(sorted(part.name for part in parts))][1:]
+            moves = own["failures"][" + ".join(sorted(part.failure for part in parts))][1:]
             moved = moved_npus(own["sizes"], own["places"] or range(6), moves)
             module = schedule_on(damaged, report[fallback.plan].kept_module(), moved, own["npus"])
             verdict = verify_schedule(module)
@@ -319,6 +321,16 @@ def test_schedules_with_the_same_failures_share_them(tmp_path: Path) -> None:
     assert len(FallbackIndex(tmp_path / "fallbacks.json").find(["nic[2, 0]"])) == 3
 
 
+def test_a_slow_part_loses_no_gpu(folder: Path) -> None:
+    index = FallbackIndex(folder / "fallbacks.json")
+    (fallback,) = index.find([], slow=["node[2].nic[1]"])
+    assert fallback.plan == "s-with-slow-nic-0-0"
+    assert sorted(rank for rank in fallback.ranks[0].new if rank is not None) == [*range(6)]
+    for dead, slow in (([], ["gpu[0, 0]"]), (["nic[0, 0]"], ["nic[0, 1]"])):
+        with pytest.raises(UsageError, match=r"U0157.*slow"):
+            index.find(dead, slow=slow)
+
+
 def test_each_plan_has_a_name_of_its_own(tmp_path: Path) -> None:
     text = program(RUNS["gather"]).replace(FAILURES, "failures any link, any 1 of cables")
     collc.compile(text, output=tmp_path, link_model="pipelined", synthesizer="pccl")
@@ -353,3 +365,24 @@ def test_a_demand_without_symmetry_has_a_class_for_each_failure(tmp_path: Path) 
     reasons = [plan.get("reason", "") for plan in data["schedules"][0]["plans"]]
     assert len(reasons) == 4  # the root, the GPUs in its node, on its rail, and elsewhere
     assert [reason for reason in reasons if reason] == ["the root of broadcast is lost"]
+
+
+def test_a_demand_that_no_symmetry_keeps(tmp_path: Path) -> None:
+    run = "run send_recv(pod.npus, size: 1MiB, source: 0, target: 3) failures nic[0, *]"
+    collc.compile(f"{CLUSTER}schedule s on pod {{ {run} }}", output=tmp_path)
+    (fallback,) = FallbackIndex(tmp_path / "fallbacks.json").find(["nic[0, 1]"])
+    assert fallback.plan == "s-without-nic-0-1"
+    assert fallback.ranks[0].new == (0, 1, 2, 3, 4, 5)
+
+
+def test_switches_that_are_alike_have_one_plan(tmp_path: Path) -> None:
+    text = "import std.clusters\nimport std.collectives\ntopology t = dgx_h100(2, nvswitches: 2)\n"
+    more = 'synthesize symmetric(link_model: "pipelined")'
+    text += (
+        f"schedule s on t {{ run all_gather(t.npus, size: 1MiB) failures any 1 of (nvswitches, nvlink_ports) {more} }}"
+    )
+    collc.compile(text, output=tmp_path)
+    index = FallbackIndex(tmp_path / "fallbacks.json")
+    assert [len(own["classes"]) for own in index.sets] == [2]
+    (first,) = index.find(["nvswitch[1]"])
+    assert (first.plan, first.ranks[0].in_order) == ("s-without-nvswitch-0", True)

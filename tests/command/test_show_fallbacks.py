@@ -22,7 +22,7 @@ schedule sum on pod {
 schedule gather on pod {
     run all_gather(pod.npus, size: 16MiB)
     synthesize symmetric(link_model: "pipelined")
-    failures any leaf
+    failures any leaf, any leaf (bandwidth: 1 / 2)
 }
 """
 
@@ -92,6 +92,7 @@ def test_the_file_is_named(index: Path, capsys: pytest.CaptureFixture[str]) -> N
     [
         (["--picture", "classes", "--schedule", "sum"], ["nic[0, 0]: 16 failures", "node[0]: 2 failures"]),
         (["--picture", "slowdown", "--schedule", "sum"], ["nic[0, 0] + nic[0, 1]", "without failures: 1.000"]),
+        (["--picture", "classes", "--schedule", "gather"], ["leaf[0] (bandwidth: 1/2): 8 failures"]),
         (["--picture", "failures", "--schedule", "gather"], ["fallbacks", "ring", "restart"]),
     ],
 )

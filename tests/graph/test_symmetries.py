@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import networkx as nx
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceFile
-from collc.graph.symmetries import PartClasses, classify_parts, find_symmetries
+from collc.graph.symmetries import SWITCHES, PartClasses, classify_parts, exchange_switches, find_symmetries
 from collc.source.elaboration.elaborate import load_program, load_topology
 from collc.ten.network import Network
 from collc.ten.parts import Part, devices_and_links
+from collc.verification.renaming_check import is_automorphism
 
 NETWORKS = {
     "rail_only(3, 2, 2GB/s, 1GB/s, 1us, 1us)": "nic",
@@ -24,10 +26,20 @@ NETWORKS = {
     "fully_connected(5, bandwidth: 1GB/s, latency: 1us)": "cable",
     "mesh2d(2, 3, bandwidth: 1GB/s, latency: 1us)": "npu",
     "pods": "nic",
+    "twins": "switch",
 }
 """Expressions, with the parts of which two fail."""
 
 PODS = """
+topology twins {
+    npu gpu[2, 2]
+    switch nvswitch[6]
+    switch leaf[2]
+    for n in 0..2, i in 0..2 {
+        link gpu[n, i] <-> leaf[i] (bandwidth: 1GB/s, latency: 1us)
+        for s in 0..3 { link gpu[n, i] <-> nvswitch[3 * n + s] (bandwidth: 8GB/s, latency: 1us) }
+    }
+}
 topology pods {
     npu gpu[4, 2]
     switch node[4]
@@ -57,7 +69,8 @@ def network_and_parts(expression: str, kind: str) -> tuple[Network, tuple[Part, 
 def classify_pairs(network: Network, parts: tuple[Part, ...]) -> tuple[np.ndarray, PartClasses]:
     pairs = np.array([*combinations(range(len(parts)), 2)], np.int64)
     symmetries = find_symmetries(network, lambda _npus: True)
-    return pairs, classify_parts(network, parts, pairs, symmetries.all, 1000)
+    exchanges = exchange_switches(network, symmetries)
+    return pairs, classify_parts(network, parts, pairs, symmetries.all + exchanges, 1000)
 
 
 def marked_graph(network: Network, parts: list[Part]) -> nx.DiGraph:
@@ -97,6 +110,19 @@ def test_the_classes_of_a_cluster() -> None:
         rows = np.arange(len(parts))[:, None]
         classes = classify_parts(network, parts, rows, symmetries.all, 1000)
         assert classes.number.max() + 1 == (3 if kind == "cable" else 1)  # NVLinks, NICs, uplinks of leaves
+
+
+def test_switches_with_the_same_links_are_alike_only_if_they_are_of_one_kind() -> None:
+    network, _ = network_and_parts("twins", "switch")
+    symmetries = find_symmetries(network, lambda _npus: True)
+    exchanges = exchange_switches(network, symmetries)
+    assert [each.move for each in exchanges] == [(SWITCHES, 4, 5, 0), (SWITCHES, 4, 6, 0)]
+    assert all(is_automorphism(network, each.devices) for each in exchanges)
+    buffers = network.buffers.copy()
+    buffers[1] = 7
+    other = replace(network, buffers=buffers)
+    without = exchange_switches(other, find_symmetries(other, lambda _npus: True))
+    assert [each.move for each in without] == [(SWITCHES, 4, 6, 0), (SWITCHES, 7, 8, 0), (SWITCHES, 7, 9, 0)]
 
 
 def test_words_take_the_first_set_to_each() -> None:

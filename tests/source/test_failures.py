@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 
@@ -50,6 +51,26 @@ def names(failures: str) -> set[tuple[str, ...]]:
     return {tuple(sets.parts[part].name for part in row) for rows in sets.members for row in rows.tolist()}
 
 
+@pytest.mark.parametrize(
+    ("topology", "counts"),
+    [
+        ("dgx_h100(4, pods: 2)", {"pod": 2, "rail": 16, "node": 4, "nic": 32}),
+        ("tpu_v4_slice(4, 4, 8)", {"host": 32, "cube": 2}),
+        ("tpu_v5p_slice(2, 2, 1)", {"host": 1}),
+    ],
+)
+def test_the_parts_of_pods(topology: str, counts: dict[str, int]) -> None:
+    head = f"import std.clusters\nimport std.collectives\ntopology pod = {topology}\n"
+    size = {}
+    for kind, count in counts.items():
+        parts = failing(f"any {kind}", text=head).parts
+        size[kind] = {sum(device < 128 for device in part.devices) for part in parts}
+        assert len(parts) == count
+        assert len({device for part in parts for device in part.devices}) == sum(len(part.devices) for part in parts)
+    assert size.get("host", {4}) == {4}
+    assert size.get("cube", {64}) == {64}
+
+
 def test_parts_may_lie_in_several_containers() -> None:
     text = CLUSTER.replace("    part lanes", "    part trio[t in 0..2] = { npu gpu[t..t + 3] }\n    part lanes")
     sets = failing("any 2 of npus within trio", text=text)
@@ -73,6 +94,38 @@ def test_the_members_are_those_that_the_statement_says() -> None:
     assert len(names("any npu")) == 13
     assert len(names("any switches")) == 7
     assert len(names("any link")) == 2 * len(names("any 1 of cables")) == 2 * 25
+
+
+def test_slow_parts_keep_a_share_of_their_bandwidth() -> None:
+    sets = failing("any nic, any nic (bandwidth: 5GB/s), nic[0, 0] (bandwidth: 1/5), node[1] (bandwidth: 0.5)")
+    slow = {part.failure: part for part in sets.parts if part.left}
+    assert [*slow] == [f"{nic} (bandwidth: 1/5)" for nic in NICS] + ["node[1] (bandwidth: 1/2)"]
+    whole = request("").network
+    damaged = sets.request((slow["nic[1, 2] (bandwidth: 1/5)"], slow["node[1] (bandwidth: 1/2)"]))
+    assert damaged.network.link_count == whole.link_count
+    assert len(damaged.demand.runs[0].group) == 13
+    rates = [
+        (whole.kinds[a].bandwidth, damaged.network.kinds[b].bandwidth)
+        for a, b in zip(whole.kind.tolist(), damaged.network.kind.tolist(), strict=True)
+    ]
+    changed = [(before, after / before) for before, after in rates if before and after and before != after]
+    in_node, nics = [(100 * 10**9, Fraction(1, 2))] * 8, [(25 * 10**9, Fraction(1, 2))] * 6
+    assert sorted(changed) == sorted([*in_node, *nics, *[(25 * 10**9, Fraction(1, 5))] * 2])
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("any nic (bandwidth: 25GB/s)", "E0617"),
+        ("any nic (bandwidth: 1)", "E0617"),
+        ("node[0] (bandwidth: 5GB/s)", "E0617"),
+        ("any nic (bandwidth: 5us)", "E0211"),
+        ("any nic (latency: 5us)", "E0305"),
+    ],
+)
+def test_what_a_slow_part_keeps_is_less_than_it_has(text: str, code: str) -> None:
+    with pytest.raises(SourceError, match=code):
+        failing(text)
 
 
 def test_parts_have_the_devices_and_links_that_their_bodies_say() -> None:
@@ -157,8 +210,9 @@ def test_without_removes_parts() -> None:
 def test_the_layout_of_parts_and_failures() -> None:
     text = 'topology t {\n    npu a[2]\n    part x[i in 0..2]={npu a[i]}labels"h[1-2]"\n}\n'
     assert "    part x[i in 0..2] = { npu a[i] } labels" in format_source(SourceFile("p", text))
-    text = "schedule s on t {\n    failures any 2 of(nics,a)within node,b[0,*]\n}\n"
-    assert "    failures any 2 of (nics, a) within node, b[0, *]" in format_source(SourceFile("p", text))
+    text = "schedule s on t {\n    failures any 2 of(nics,a)within node(bandwidth:1/2),b[0,*]\n}\n"
+    wanted = "    failures any 2 of (nics, a) within node (bandwidth: 1 / 2), b[0, *]"
+    assert wanted in format_source(SourceFile("p", text))
 
 
 # Without the failed parts

@@ -152,6 +152,15 @@ def test_one_switch_meets_its_bound() -> None:
         assert time == pytest.approx(12 * each + 2 * latency, abs=20)  # eleven chunks, and the last goes on
 
 
+def test_several_switches_carry_equally_much() -> None:
+    """Of four chunks to seven others, each of four switches carries seven; the last one goes on."""
+    links = [link for npu in range(8) for switch in range(8, 12) for link in both(npu, switch, NVLINK)]
+    each = MiB / float(NVLINK.bandwidth or 0) * 1e12
+    for kind in ("all_gather", "reduce_scatter", "all_to_all"):
+        time = time_of(network(8, links, switches=4), kind, 4, 32 * MiB)
+        assert time == pytest.approx(8 * each + 2 * (NVLINK.latency or 0), abs=20)
+
+
 def test_levels_are_gpus_then_nodes_then_pods() -> None:
     net = pods(3, 4, 2)
     group = find_translations(net)

@@ -25,7 +25,15 @@ from collc.base.diagnostics import CheckFailed, CollcError, Diagnostic, Exit, So
 from collc.base.units import format_time
 from collc.base.wording import plural
 from collc.emit.kinds import EMIT_KINDS
-from collc.graph.symmetries import PartClasses, Symmetries, classify_parts, find_symmetries
+from collc.graph.symmetries import (
+    SWITCHES,
+    Move,
+    PartClasses,
+    Symmetries,
+    classify_parts,
+    exchange_switches,
+    find_symmetries,
+)
 from collc.graph.translations import find_translations
 from collc.source.limits import MAX_CLASSES
 from collc.ten.arrays import Int32Array
@@ -76,6 +84,7 @@ class FallbackWriter:
         request = given.request
         assert request.failures is not None
         symmetries = find_symmetries(request.network, lambda npus: keeps_demand(request.demand, npus))
+        symmetries = replace(symmetries, all=symmetries.all + exchange_switches(request.network, symmetries))
         failures = _classify(request.failures, request.network, symmetries)
         _verify_renamings(request, request.failures, symmetries, failures)
         first = sorted({*failures.first})
@@ -85,8 +94,8 @@ class FallbackWriter:
         share = None if given.time_limit is None else given.time_limit / len(first)
         for number, row in enumerate(first):
             parts = failures.parts[row]
-            name = _plan_name(request.name, failures.names[row], {plan["name"] for plan in plans})
-            given.progress(number / len(first), f"planning without {failures.names[row]}")
+            name = _plan_name(request.name, parts, {plan["name"] for plan in plans})
+            given.progress(number / len(first), f"planning for the failure of {failures.names[row]}")
             fallback, reason = _build(given, parts, name, share, build)
             plans.append(_plan_of(name, fallback, reason, given.settings.output))
             others = failures.first.count(row) - 1
@@ -139,9 +148,10 @@ def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def _plan_name(schedule: str, failure: str, taken: Collection[str]) -> str:
+def _plan_name(schedule: str, parts: Sequence[Part], taken: Collection[str]) -> str:
     """The name of a fallback, which is a name for files too: numbered if it is taken, as by `a -> b` for `a <-> b`."""
-    name = f"{schedule}-without-" + re.sub(r"[^A-Za-z0-9]+", "-", failure).strip("-")
+    how, failure = "with-slow" if parts[0].left else "without", failure_name([part.name for part in parts])
+    name = f"{schedule}-{how}-" + re.sub(r"[^A-Za-z0-9]+", "-", failure).strip("-")
     numbered = (f"{name}-no-{number}" for number in count(2))
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
@@ -168,7 +178,7 @@ def _classify(sets: FailureSets, network: Network, symmetries: Symmetries) -> _F
         for row in rows.tolist():
             parts = tuple(sets.parts[int(part)] for part in row)
             failures.parts.append(parts)
-            failures.names.append(failure_name([part.name for part in parts]))
+            failures.names.append(failure_name([part.failure for part in parts]))
     return failures
 
 
@@ -181,10 +191,10 @@ def _verify_renamings(request: ScheduleRequest, sets: FailureSets, symmetries: S
     network, demand = request.network, request.demand
     wrong = [
         move
-        for move, devices in symmetries.all
+        for number, (move, devices) in enumerate(symmetries.all)
         if not is_automorphism(network, devices)
         or not keeps_demand(demand, devices[: network.npu_count])
-        or not np.array_equal(_npus_after(symmetries, [move]), devices[: network.npu_count])
+        or not np.array_equal(_npus_after(symmetries, [number], network.npu_count), devices[: network.npu_count])
     ]
     base = 0
     for rows in sets.members:
@@ -197,10 +207,16 @@ def _verify_renamings(request: ScheduleRequest, sets: FailureSets, symmetries: S
         base += len(rows)
 
 
-def _npus_after(symmetries: Symmetries, moves: Sequence[Sequence[object]]) -> Int32Array:
+def _npus_after(symmetries: Symmetries, word: Sequence[int], npus: int) -> Int32Array:
+    """int32[npus]: where each NPU goes under symmetries, as a reader of the index finds out."""
     coordinates = symmetries.coordinates
-    assert coordinates is not None
-    return np.array(moved_npus(coordinates.sizes, coordinates.places.tolist(), moves), np.int32)
+    sizes, places = ((), range(npus)) if coordinates is None else (coordinates.sizes, coordinates.places.tolist())
+    return np.array(moved_npus(sizes, places, _npu_moves(symmetries, word)), np.int32)
+
+
+def _npu_moves(symmetries: Symmetries, word: Sequence[int]) -> list[Move]:
+    """The moves of some symmetries, less those that move no NPU."""
+    return [symmetries.all[number].move for number in word if symmetries.all[number].move[0] != SWITCHES]
 
 
 def _build(
@@ -297,16 +313,17 @@ def _set_of(request: ScheduleRequest, sets: FailureSets, symmetries: Symmetries,
         "hosts": _hosts(network),
         "aliases": aliases,
         "contains": {name: own for name, own in contained.items() if len(own) > 1},
+        "shares": [str(share) for share in sorted({part.left for part in sets.parts} - {0})],
         "parts": {part.name: [part.devices, part.links] for part in sets.parts},
         "classes": [
             {
                 "failure": failures.names[row],
-                "lost": sorted({d for part in failures.parts[row] for d in part.devices if d in npus}),
+                "lost": sorted({d for part in failures.parts[row] if not part.left for d in part.devices if d in npus}),
             }
             for row in first
         ],
         "failures": {
-            name: [number[own], *(symmetries.all[move].move for move in word)]
+            name: [number[own], *_npu_moves(symmetries, word)]
             for name, own, word in zip(failures.names, failures.first, failures.words, strict=True)
         },
     }

@@ -48,6 +48,8 @@ def moved_npus(sizes: Sequence[int], places: Sequence[int], moves: Sequence[Sequ
 
     places: for each NPU, its place in the array of all coordinates, in row-major order.
     """
+    if not moves:
+        return [*range(len(places))]
     strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     npu_at = {place: npu for npu, place in enumerate(places)}
     tables = [(*range(size),) for size in sizes]
@@ -194,8 +196,10 @@ class FallbackIndex:
             raise UsageError(Diagnostic("U0110", f"{self.path} has no schedule '{schedule}'", hint=hint))
         return chosen
 
-    def find(self, dead: Sequence[str], schedule: str | None = None) -> tuple[Fallback, ...]:
+    def find(self, dead: Sequence[str], schedule: str | None = None, slow: Sequence[str] = ()) -> tuple[Fallback, ...]:
         """The fallbacks of all schedules, or of one, for the failure of parts with some names or labels.
+
+        slow: those that are not dead; of several shares of their bandwidth, the least one counts.
 
         Raises UsageError if no schedule has such a failure.
         """
@@ -204,7 +208,7 @@ class FallbackIndex:
         for each in self.find_schedules(schedule):
             try:
                 with reading_index(self.path):
-                    fallbacks.append(self._fallback(each, dead))
+                    fallbacks.append(self._fallback(each, dead, slow))
             except UsageError as error:
                 errors.append(error)
         if not fallbacks:
@@ -232,9 +236,9 @@ class FallbackIndex:
         hint = "a status of RAS ('ncclras -f json') has ranks, and labels in the program name hosts"
         raise UsageError(Diagnostic("U0158", f"no GPU of {self.path} is number {gpu.device} of {gpu.host}", hint=hint))
 
-    def _fallback(self, schedule: Data, dead: Sequence[str]) -> Fallback:
+    def _fallback(self, schedule: Data, dead: Sequence[str], slow: Sequence[str]) -> Fallback:
         failures = self._sets[int(schedule["set"])]
-        number, *moves = _failure(failures, dead, self.path)
+        number, *moves = _failure(failures, dead, slow, self.path)
         plan: Data = schedule["plans"][number]
         ranks = () if plan.get("reason") else _ranks(failures, schedule, number, moves)
         return Fallback(
@@ -248,17 +252,23 @@ class FallbackIndex:
         )
 
 
-def _failure(failures: Data, dead: Sequence[str], path: Path) -> Sequence[Any]:
+def _failure(failures: Data, dead: Sequence[str], slow: Sequence[str], path: Path) -> Sequence[Any]:
     """The class and the moves of a failure. Raises UsageError if there is none of these names."""
     known: Data = failures["failures"]
-    names = {_without_label(failures, name) for name in dead}
-    for name in (failure_name([*names]), failure_name([*{*map(flat_name, names)}]), _container(failures, names)):
-        if name in known:
-            return known[name]
-    every = [*known, *failures["aliases"]]
-    shown = phrase(nearest(failure_name(dead), every, SHOWN))
-    hint = did_you_mean(failure_name(dead), every, f"it has, among {len(known):,} failures, {shown}")
-    raise UsageError(Diagnostic("U0157", f"{path} has no plan for the failure of {phrase(dead)}", hint=hint))
+    names, slower = ({_without_label(failures, name) for name in each} for each in (dead, slow))
+    for share in failures.get("shares", ()) if slow else ("",):
+        whole, flat = (
+            [*{*map(form, names)}, *(f"{form(name)} (bandwidth: {share})" for name in slower)]
+            for form in (str, flat_name)
+        )
+        for name in (failure_name(whole), failure_name(flat), "" if slow else _container(failures, names)):
+            if name in known:
+                return known[name]
+    every, given = [*known, *failures["aliases"]], [*dead, *(f"{name} (bandwidth: 1/2)" for name in slow)]
+    shown = phrase(nearest(failure_name(given), every, SHOWN))
+    hint = did_you_mean(failure_name(given), every, f"it has, among {len(known):,} failures, {shown}")
+    what = phrase([*dead, *(f"slow {name}" for name in slow)])
+    raise UsageError(Diagnostic("U0157", f"{path} has no plan for the failure of {what}", hint=hint))
 
 
 def _without_label(failures: Data, name: str) -> str:

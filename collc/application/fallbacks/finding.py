@@ -19,9 +19,12 @@ from collc.base.wording import SHOWN
 
 @dataclass(frozen=True, slots=True)
 class FallbackReport:
-    """The fallbacks of each schedule for one failure. dead: the names of what failed. links: those that were made."""
+    """The fallbacks of each schedule for one failure. dead, slow: the names of what failed. links: those that were
+    made.
+    """
 
     dead: tuple[str, ...]
+    slow: tuple[str, ...]
     fallbacks: tuple[Fallback, ...]
     links: tuple[Path, ...]
 
@@ -38,6 +41,7 @@ class FallbackReport:
         """The object that `fallback --json` prints."""
         return {
             "dead": list(self.dead),
+            "slow": list(self.slow),
             "fallbacks": [fallback.as_json() for fallback in self.fallbacks],
             "links": [str(path) for path in self.links],
         }
@@ -68,21 +72,26 @@ _COLUMNS: Final[Sequence[Column[Fallback]]] = (
 
 
 def find_fallbacks(
-    index: Path, dead: Sequence[str], ras: Path | None, schedule: str | None, folder: Path | None
+    index: Path,
+    dead: Sequence[str],
+    ras: Path | None,
+    schedule: str | None,
+    folder: Path | None,
+    slow: Sequence[str] = (),
 ) -> FallbackReport:
     """The fallbacks for the failure of some parts, by their names, and of GPUs that RAS reports.
 
-    folder: the folder of links to the files, None for no links. Raises UsageError if no schedule has such a failure,
-    NoSchedule if none has a plan for it.
+    slow: parts that are not dead. folder: the folder of links to the files, None for no links. Raises UsageError if no
+    schedule has such a failure, NoSchedule if none has a plan for it.
     """
     read = FallbackIndex(index)
     names = [*dead, *(read.gpu_names(read_dead_gpus(ras)) if ras is not None else ())]
-    if not names:
-        raise UsageError(Diagnostic("U0158", "say what failed: --dead NAME or --ras FILE.json"))
-    fallbacks = read.find(names, schedule)
+    if not names and not slow:
+        raise UsageError(Diagnostic("U0158", "say what failed: --dead NAME, --slow NAME or --ras FILE.json"))
+    fallbacks = read.find(names, schedule, slow)
     check_found(fallbacks)
     links = () if folder is None else _link_files(index.parent, folder, fallbacks)
-    return FallbackReport(tuple(names), fallbacks, links)
+    return FallbackReport(tuple(names), tuple(slow), fallbacks, links)
 
 
 def _link_files(origin: Path, folder: Path, found: Sequence[Fallback]) -> tuple[Path, ...]:

@@ -15,7 +15,7 @@ from collc.pictures.device_groups import switch_homes
 from collc.pictures.layout import node_numbers
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
-from collc.ten.parts import Part, devices_and_links
+from collc.ten.parts import Part, links_of
 
 Shares = Mapping[str, Mapping[int, float]]
 """For each part by name, the share of its bandwidth to others that each node loses."""
@@ -34,9 +34,7 @@ def lost_shares(network: Network, parts: Sequence[Part]) -> Shares:
     whole = np.bincount(source, rate, count)
     shares: dict[str, dict[int, float]] = {}
     for part in parts:
-        devices, links = devices_and_links(network, [part])
-        cut = np.isin(network.source, devices) | np.isin(network.target, devices)
-        cut[links] = True
+        cut = links_of(network, part)
         lost = np.bincount(source[cut], rate[cut], count)
         shares[part.name] = {int(k): float(lost[k] / whole[k]) for k in np.flatnonzero(lost)}
     return shares

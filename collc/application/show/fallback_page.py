@@ -317,16 +317,21 @@ def fallback_subjects(path: Path, schedule: str | None) -> tuple[FallbackSubject
     return tuple(subjects)
 
 
+def _part_name(failure: str) -> str:
+    """The name of the one part that fails, which may be slow; of several parts, no part has the result as its name."""
+    return failure if JOIN in failure else failure.partition(" (bandwidth: ")[0]
+
+
 def classes_picture(subject: FallbackSubject) -> Picture:
     """The network, with a colour for each class of failures of one part."""
     groups = [
         PartGroup(
             f"{own['failure']}: {plural(len(members), 'failure')}",
-            [subject.parts[name] for name in members],
+            [subject.parts[_part_name(name)] for name in members],
             f"fails as {own['failure']} does, a class of {plural(len(members), 'failure')}",
         )
         for own, members in zip(subject.data["classes"], subject.members, strict=True)
-        if own["failure"] in subject.parts
+        if _part_name(own["failure"]) in subject.parts
     ]
     return network_picture(subject.network, title="Classes of failures", groups=groups)
 

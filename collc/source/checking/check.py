@@ -321,9 +321,10 @@ class FileChecker(ExpressionChecker):
                 kind = EMIT_KINDS.get(node.kind.name)
                 self.options(arguments, kind and kind.options, env)
             case s.Failures():
-                for part in node.parts:
-                    if not isinstance(part, s.AnyParts):
-                        self.device_indices(part, env)
+                for failing in node.failing:
+                    if not isinstance(failing.parts, s.AnyParts):
+                        self.device_indices(failing.parts, env)
+                    self.attributes(failing, "failures", env)
             case _:
                 pass
 

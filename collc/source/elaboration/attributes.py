@@ -18,7 +18,7 @@ from collc.source.host_lists import expanded_hosts, is_host_range
 from collc.source.parsing import syntax as s
 from collc.source.parsing.expressions import Argument, Expr
 from collc.source.problems import fail
-from collc.source.types import BOOL, INT, RATE, STRING, TIME, Type, list_of
+from collc.source.types import ANY, BOOL, INT, RATE, STRING, TIME, Type, list_of
 from collc.ten.endpoint import DEFAULT_MODE, MEMORY_TRAFFIC, Endpoint
 from collc.ten.network import DeviceFamily
 
@@ -28,10 +28,11 @@ ATTRIBUTES: Final[dict[str, dict[str, Type]]] = {
     "link": {"bandwidth": RATE, "latency": TIME, "overhead": TIME},
     "switch": {"multicast": BOOL, "buffer": INT, "reduce": BOOL},
     "npu": {**dict.fromkeys(RATES, RATE), "endpoint": STRING, **dict.fromkeys(TIMES, TIME)},
+    "failures": {"bandwidth": ANY},
 }
-"""The attributes of links, switches and NPUs, with their types."""
+"""The attributes of links, switches and NPUs, and what failed parts keep: a rate or a number. With their types."""
 
-Attributed = s.DeviceDeclaration | s.ChangedDevice | s.LinkDeclaration | s.LinkMatrix | s.ChangedLink
+Attributed = s.DeviceDeclaration | s.ChangedDevice | s.LinkDeclaration | s.LinkMatrix | s.ChangedLink | s.Failing
 
 
 def endpoint_of(given: Mapping[str, Any], arguments: Sequence[Argument], span: Span) -> Endpoint:

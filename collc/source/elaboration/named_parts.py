@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations, product
 from math import comb
 from typing import Final
@@ -11,8 +12,10 @@ from typing import Final
 import numpy as np
 
 from collc.base.diagnostics import SourceFile, Span
+from collc.base.units import decimal
 from collc.base.wording import did_you_mean, phrase
 from collc.source import limits
+from collc.source.elaboration.arithmetic import text_of
 from collc.source.elaboration.evaluate import Evaluator
 from collc.source.elaboration.topology_parts import IndexSlice
 from collc.source.elaboration.topology_values import (
@@ -27,9 +30,10 @@ from collc.source.parsing import expressions as ex
 from collc.source.parsing import syntax as s
 from collc.source.parsing.parse import parse_let
 from collc.source.problems import fail
+from collc.source.types import NUMBERS, RATE
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
-from collc.ten.parts import Part
+from collc.ten.parts import Part, links_of
 
 Index = tuple[int, ...]
 
@@ -310,14 +314,15 @@ class _Failures:
         self.parts: list[Part] = []
         self.names: dict[str, int] = {}
         self.rows: dict[int, dict[Index, None]] = {}
-        self._number: dict[tuple[object, object], int] = {}
+        self._number: dict[tuple[object, ...], int] = {}
 
     def number(self, part: Part) -> int:
         """The number of a part; the first name of several that mean one part is its name."""
-        number = self._number.setdefault((part.devices, part.links), len(self.parts))
+        number = self._number.setdefault((part.devices, part.links, part.left), len(self.parts))
         if number == len(self.parts):
             self.parts.append(part)
-        return self.names.setdefault(part.name, number)
+        self.names.setdefault(part.name, number)
+        return number
 
     def add(self, parts: Sequence[Part], size: int) -> None:
         """Add all failures of `size` of some parts at once."""
@@ -325,14 +330,42 @@ class _Failures:
         self.rows.setdefault(size, {}).update(dict.fromkeys(combinations(numbers, size)))
 
 
+def _slowness(statement: s.Failing, network: Network, evaluator: Evaluator, frame: Frame) -> Callable[[Part], Part]:
+    """What makes a part one with the share of its bandwidth that a statement leaves. Raises SourceError."""
+    if not statement.attributes:
+        return lambda part: part
+    node = statement.attributes[0].value
+    given = evaluator.value(node, frame)
+    if given.type != RATE and given.type.kind not in NUMBERS:
+        raise fail("E0211", f"the bandwidth that is left is a rate or a share, not {given.type}", node.span)
+
+    share = Fraction(given.data)
+
+    def slow(part: Part) -> Part:
+        kinds: list[int] = np.unique(network.kind[links_of(network, part)]).tolist() if given.type == RATE else []
+        rates = {network.kinds[kind].bandwidth or Fraction(0) for kind in kinds} or {Fraction(1)}
+        if len(rates) > 1 or not 0 < share < min(rates):
+            message = f"a share of {decimal(share)} is not between 0 and 1"
+            if given.type == RATE:
+                message = f"{part.name} has links of {phrase(text_of(rate, RATE) for rate in sorted(rates))}"
+            hint = "give less, or the share that is left, as in (bandwidth: 1/2)"
+            raise fail("E0617", message, node.span, hint=hint)
+        return replace(part, left=share / rates.pop())
+
+    return slow
+
+
 def failing_parts(
-    statements: Sequence[tuple[s.AnyParts | ex.Expr, Frame]], topology: Topology, evaluator: Evaluator
+    statements: Sequence[tuple[s.Failing, Frame]], topology: Topology, evaluator: Evaluator
 ) -> tuple[tuple[Part, ...], dict[str, int], tuple[Int64Array, ...]]:
     """The parts, names and members of `failures` statements (see FailureSets). Raises SourceError."""
     names, failures = PartNames(topology, evaluator), _Failures()
-    for node, frame in statements:
+    for statement, frame in statements:
+        node = statement.parts
+
+        after_failure = _slowness(statement, topology.network, evaluator, frame)
         if not isinstance(node, s.AnyParts):
-            failures.add(names.find_named(node, frame), 1)
+            failures.add([after_failure(part) for part in names.find_named(node, frame)], 1)
             continue
         size = 1 if node.count is None else node.count.value
         parts = [*dict.fromkeys(part for name in node.names for part in names.family(name))]
@@ -344,7 +377,7 @@ def failing_parts(
             message = f"there are no {size} of {what}{f' within {where.name}' if where else ''}"
             raise fail("E0614", message, node.span)
         for pool in pools:
-            failures.add(pool, size)
+            failures.add([after_failure(part) for part in pool], size)
     rows = [np.array(sorted(failures.rows[size]), np.int64).reshape(-1, size) for size in sorted(failures.rows)]
     return tuple(failures.parts), failures.names, tuple(rows)
 

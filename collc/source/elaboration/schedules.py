@@ -48,7 +48,7 @@ from collc.source.elaboration.topology_values import Topology
 from collc.source.elaboration.unreachable import unreachable_chunk, unreachable_error
 from collc.source.elaboration.values import Frame, Value, npu_numbers
 from collc.source.parsing import syntax as s
-from collc.source.parsing.expressions import Argument, Expr, Identifier, Name
+from collc.source.parsing.expressions import Argument, Identifier, Name
 from collc.source.problems import AlreadyReported, Problems, at_use, check_single, fail
 from collc.source.program import (
     CheckRequest,
@@ -66,8 +66,7 @@ from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, FamilyRuns, Run, RunFamily
 from collc.ten.limited import fed_links, launched_for
-from collc.ten.parts import Part, devices_and_links
-from collc.ten.transform import remove_parts
+from collc.ten.parts import Part, without_parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +121,7 @@ class ScheduleBuilder:
     checks: list[CheckRequest] = field(default_factory=list[CheckRequest])
     emits: list[EmitRequest] = field(default_factory=list[EmitRequest])
     allow_congestion: bool = False
-    failing: list[tuple[s.AnyParts | Expr, Frame]] = field(default_factory=list[tuple[s.AnyParts | Expr, Frame]])
+    failing: list[tuple[s.Failing, Frame]] = field(default_factory=list[tuple[s.Failing, Frame]])
     statements: int = 0
 
     def build(self) -> ScheduleRequest:
@@ -134,8 +133,7 @@ class ScheduleBuilder:
         _check_rates(self.topology, node)
         network = self.topology.network
         if self.lost:
-            devices, links = devices_and_links(network, self.lost)
-            network = remove_parts(network, devices.tolist(), links)
+            network = without_parts(network, self.lost)
         self.left = replace(self.topology, network=network)
         context.run_body(node.body, self._statement, self._run_loop)
         if self.lost and not self.families:
@@ -226,7 +224,7 @@ class ScheduleBuilder:
                     raise fail("E0609", f"'{node.what.name}' cannot be allowed", node.what.span, hint=hint)
                 self.allow_congestion = True
             case s.Failures():
-                self.failing += [(part, frame) for part in node.parts]
+                self.failing += [(part, frame) for part in node.failing]
             case _:
                 raise AssertionError(node)  # the grammar has no other
 

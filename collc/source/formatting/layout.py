@@ -15,7 +15,7 @@ STEP: Final = "    "
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _TIGHT: Final = frozenset({",", ".", "..", ":", ")", "]"})
-_DETACHED: Final = frozenset({"npu", "switch", "link", "links", "layer", "workload", "train", "price"})
+_DETACHED: Final = frozenset({"npu", "switch", "link", "links", "layer", "workload", "train", "price", "failures"})
 """Statements with parentheses that hold attributes and not arguments of a call: a space goes before them."""
 
 

@@ -253,10 +253,17 @@ class AnyParts(ex.Node, rule="any_parts"):
     within: ex.Identifier | None
 
 
-class Failures(Statement, rule="failures"):
-    """`failures any nic, node[*]`: any of some parts, or parts by name."""
+class Failing(ex.Node, rule="failing"):
+    """`any nic` or `node[*]`: any of some parts, or parts by name; attributes: what they keep, none for dead ones."""
 
-    parts: tuple[AnyParts | ex.Expr, ...]
+    parts: AnyParts | ex.Expr
+    attributes: tuple[ex.Argument, ...]
+
+
+class Failures(Statement, rule="failures"):
+    """`failures any nic, nic[0, *] (bandwidth: 1/2)`."""
+
+    failing: tuple[Failing, ...]
 
 
 # Bodies of workloads and designs

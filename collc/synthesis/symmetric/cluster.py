@@ -174,7 +174,7 @@ class _Planner:
         plans: list[_Plan] = []
         for level in levels:
             shape = level.arrivals.shape
-            hops = np.broadcast_to(level.routes[None, :, None], level.starts.shape).reshape(-1, level.routes.shape[1])
+            hops = level.routes.reshape(-1, level.routes.shape[-1])
             part = np.repeat(np.arange(shape[0], dtype=np.int32), shape[1] * shape[2])
             sender = np.broadcast_to(level.holders, shape).reshape(-1)
             plans.append(self._rows(hops, level.starts.reshape(hops.shape), part, np.zeros_like(part), sender))
@@ -186,10 +186,10 @@ class _Planner:
         if plan is None:
             return None
         parts, count, width = plan.starts.shape
-        hops = np.tile(plan.routes, (parts, 1))
         part = np.repeat(np.arange(parts, dtype=np.int32), count)
         target = np.tile(self._npus[1:], parts)
-        return self._rows(hops, plan.starts.reshape(-1, width), part, target, np.zeros_like(part))
+        hops, starts = plan.routes.reshape(-1, width), plan.starts.reshape(-1, width)
+        return self._rows(hops, starts, part, target, np.zeros_like(part))
 
     def _rows(
         self, hops: Int32Array, starts: Int64Array, part: Int32Array, target: Int32Array, sender: Int32Array

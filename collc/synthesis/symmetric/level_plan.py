@@ -22,8 +22,9 @@ from collc.ten.network import Network
 class LevelPlan:
     """What is sent on one level: each holder sends each chunk by each move.
 
-    holders, moves: int32, elements. routes: int32[moves, hops], links of the route of each move from element 0, -1
-    after its end. starts: int64[parts, moves, holders, hops], picoseconds. arrivals: int64[parts, moves, holders].
+    holders, moves: int32, elements. routes: int32[parts, moves, holders, hops], links of the route of each message as
+    it would be from element 0, -1 after its end; a move may have several. starts: int64, alike, picoseconds.
+    arrivals: int64[parts, moves, holders].
     """
 
     holders: Int32Array
@@ -37,14 +38,14 @@ class LevelPlan:
         """The plan of a level without moves."""
         nothing = np.empty((parts, 0, 1, 1), np.int64)
         return LevelPlan(
-            np.zeros(1, np.int32), np.empty(0, np.int32), np.empty((0, 1), np.int32), nothing, nothing[..., 0]
+            np.zeros(1, np.int32), np.empty(0, np.int32), nothing.astype(np.int32), nothing, nothing[..., 0]
         )
 
 
 @dataclass(frozen=True, eq=False)
 class ExchangePlan:
-    """routes: int32[targets, hops], links to the elements 1, 2, ..., -1 after the end. starts: int64[parts, targets,
-    hops], picoseconds.
+    """routes: int32[parts, targets, hops], links to the elements 1, 2, ..., -1 after the end. starts: int64, alike,
+    picoseconds.
     """
 
     routes: Int32Array
@@ -70,12 +71,12 @@ def plan_levels(
     holders, ready = np.zeros(1, np.int32), release[:, None]
     plans: list[LevelPlan] = []
     for moves in levels:
-        hops = routes.to(npus[moves], len(holders) * parts)
         shape = parts, len(moves), len(holders)
-        each = np.broadcast_to(hops[None, :, None], (*shape, hops.shape[1])).reshape(-1, hops.shape[1])
-        starts, arrivals = table.append(each, np.broadcast_to(ready[:, None], shape).reshape(-1))
+        hops = routes.to(np.tile(npus[moves], parts * len(holders)))  # what a holder sends at once, one after another
+        hops = hops.reshape(parts, len(holders), len(moves), -1).swapaxes(1, 2).reshape(len(hops), -1)
+        starts, arrivals = table.append(hops, np.broadcast_to(ready[:, None], shape).reshape(-1))
         arrivals = arrivals.reshape(shape)
-        plans.append(LevelPlan(holders, moves, hops, starts.reshape(*shape, hops.shape[1]), arrivals))
+        plans.append(LevelPlan(holders, moves, hops.reshape(*shape, -1), starts.reshape(*shape, -1), arrivals))
         ready = np.concatenate([ready, arrivals.reshape(parts, -1)], axis=1)
         holders = np.concatenate([holders, sums(translations, moves, holders).reshape(-1)])
     return plans
@@ -87,10 +88,10 @@ def plan_exchange(network: Network, translations: Translations, times: ClassTime
     routes = Routes(network, translations, times, through=True)
     if bool((routes.distance[npus] >= UNREACHABLE).any()):
         return None
-    hops = routes.to(npus[1:], parts)
-    table = ClassTimetable(translations, times)
-    starts, _ = table.append(np.tile(hops, (parts, 1)), np.zeros(parts * len(hops), np.int64))
-    return ExchangePlan(hops, starts.reshape(parts, *hops.shape))
+    hops = routes.to(np.tile(npus[1:], parts))
+    starts, _ = ClassTimetable(translations, times).append(hops, np.zeros(len(hops), np.int64))
+    shape = parts, len(npus) - 1, hops.shape[1]
+    return ExchangePlan(hops.reshape(shape), starts.reshape(shape))
 
 
 def sums(translations: Translations, left: Int32Array, right: Int32Array) -> Int32Array:

@@ -61,8 +61,9 @@ class Messages:
 class Moves(NamedTuple):
     """The different steps of messages, and how they are made.
 
-    steps: int64[moves], elements. move_of: int64[messages]. bounds, row, element: the links of each move from element
-    0, as rows of `class_links` and elements (CSR). windows: int64[moves], picoseconds. by_rank: int64[moves], the
+    steps: int64[moves], elements. move_of: int64[messages]. routes: int64[moves + 1], the first route of each move, and
+    the end. bounds, row, element: the links of each route from element 0, as rows of `class_links` and elements (CSR).
+    windows: int64[moves], picoseconds. by_rank: int64[moves], the
     fastest first. nearest: those that are as fast as the first. tried: how many senders an NPU that lacks a chunk
     considers at first, and how many receivers an NPU that has got it: as many as a node has NPUs. onward: the moves to
     these, the fastest first.
@@ -70,6 +71,7 @@ class Moves(NamedTuple):
 
     steps: Int64Array
     move_of: Int64Array
+    routes: Int64Array
     bounds: Int64Array
     row: Int32Array
     element: Int32Array
@@ -83,21 +85,33 @@ class Moves(NamedTuple):
     def of(messages: Messages, translations: Translations, times: ClassTimes, rows: Transfers) -> Moves:
         """The moves of messages."""
         step = translations.difference(messages.target, messages.sender)
-        steps, first, move_of = np.unique(step, return_index=True, return_inverse=True)
+        steps, move_of = np.unique(step, return_inverse=True)
+        # Messages of one move have one route if their links are of the same classes, and as far from their senders.
+        number = move_of.astype(np.int64)
+        for hop in messages.rows.T:
+            link = rows.link[np.maximum(hop, 0)]
+            element = translations.difference(translations.link_element[link], messages.sender)
+            image = translations.class_row[link].astype(np.int64) * translations.count + element
+            number = number * (translations.class_links.size + 1) + np.where(hop >= 0, image + 1, 0)
+            number = np.unique(number, return_inverse=True)[1]
+        first = np.unique(number, return_index=True)[1]
         row = messages.rows[first]
-        move, _ = np.nonzero(row >= 0)
+        route, _ = np.nonzero(row >= 0)
         link = rows.link[row[row >= 0]]
-        windows = np.bincount(move, weights=times.window[link], minlength=len(steps)).astype(np.int64)
-        element = translations.difference(translations.link_element[link], messages.sender[first][move])
+        element = translations.difference(translations.link_element[link], messages.sender[first][route])
+        routes = csr_bounds(move_of[first], len(steps))
+        windows = np.bincount(route, weights=times.window[link], minlength=len(first)).astype(np.int64)
+        windows = np.minimum.reduceat(windows, routes[:-1])
         order = np.argsort(windows, kind="stable")
         near = int(np.count_nonzero(windows == windows[order[:1]]))
         others, tried = order[near:], 1 + near
         spaced = others[:: max(1, len(others) // (3 * tried))]
         onward = np.concatenate([order[:near], others[:tried], spaced[~np.isin(spaced, others[:tried])]])
-        bounds, position = csr_bounds(move, len(steps)), translations.class_row[link]
+        bounds, position = csr_bounds(route, len(first)), translations.class_row[link]
         return Moves(
             steps.astype(np.int64),
             move_of.reshape(-1),
+            routes,
             bounds,
             position,
             element,

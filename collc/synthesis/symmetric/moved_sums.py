@@ -9,6 +9,7 @@ from NPUs that are chosen for this; the partials take the same routes backwards 
 - In return, of each undamaged node as many late chunks are *handed over*: their sums begin in the damaged node, and
   leave it for their own GPU when the chunks that were given up would have; from there they continue as in the plan of
   the whole cluster. They need not enter the damaged node.
+- If NPUs have lost links within their node, what is handed over begins in these, which need not get it then.
 - With few chunks, early ones are late ones, too. Then all NICs of the damaged node send what is handed over first, and
   what would have been sent before that is dropped.
 """
@@ -38,6 +39,7 @@ def move_sums(repair: Repair, whole: Network) -> int | None:
     if not mover.choose():
         return None
     least = mover.least_without()
+    repair.spare_damaged()
     mover.give_up()
     repair.closed_first = mover.at_once
     return least if (not mover.at_once or mover.send_first()) and mover.hand_over() else None
@@ -71,19 +73,23 @@ class _Mover:
         self._handed: list[tuple[int, int, int]] = []
 
     def _find_rail(self) -> BoolArray | None:
-        """bool[elements]: who is there and has a NIC; None if other things than NICs and NPUs are missing."""
+        """bool[elements]: who is there and has a NIC; None if more is missing than NICs, NPUs and some links of NPUs to
+        their node, or both NICs and such links.
+        """
         repair, messages = self._repair, self._repair.messages
         message, element = np.divmod(repair.missing, repair.count)
         source = repair.translations.sum(messages.sender[message], element.astype(np.int32))
         target = repair.translations.sum(messages.target[message], element.astype(np.int32))
         outside = self._node[source] != self._node[target]
-        inside_broken = ~outside & repair.alive[source] & repair.alive[target]
         moves = len({int(n) for n in self._node.tolist()}) - 1
         lost = np.unique(np.stack([source, target])[:, outside], axis=1)
         out = np.bincount(lost[0], minlength=repair.count)
         rail = repair.alive & (out < moves)
         explained = ~rail[lost[0]] | ~rail[lost[1]]
-        return None if bool(inside_broken.any()) or not bool(explained.all()) else rail
+        is_weak = ~repair.alive
+        is_weak[repair.damaged_inside] = True
+        explained = bool(explained.all()) and bool((is_weak[source] | is_weak[target])[~outside].all())
+        return None if not explained or (len(repair.damaged_inside) and not bool(rail.all())) else rail
 
     def choose(self) -> bool:
         """Choose the chunks that are given up, and those that are handed over, with the node that gets them."""
@@ -92,15 +98,19 @@ class _Mover:
             return False
         self._rail = rail
         alive = [node for node in self._nodes if repair.alive[node].any()]
-        self._sound = [node for node in alive if rail[node].all()]
-        self._damaged = [node for node in alive if not rail[node].all()]
+        is_sound = rail.copy()
+        is_sound[repair.damaged_inside] = False
+        self._sound = [node for node in alive if is_sound[node].all()]
+        self._damaged = [node for node in alive if not is_sound[node].all()]
         if not self._sound or not self._damaged:
             return False
         size = len(self._nodes[0])
         taken: set[tuple[int, int]] = set()
         for node in self._damaged:
             ranks = np.flatnonzero(rail[node]).tolist()
-            count = (size - len(ranks)) * parts
+            count = self._most_useful(node) if len(ranks) == size else (size - len(ranks)) * parts
+            if not count:
+                return False
             late = [(part, rank) for part in range(parts - 1, -1, -1) for rank in ranks if (part, rank) not in taken]
             if len(late) < count:
                 return False
@@ -120,6 +130,24 @@ class _Mover:
             return False
         return len(set(self._handed)) == len({(part, owner) for part, owner, _ in self._handed})
 
+    def _most_useful(self, node: Int32Array) -> int:
+        """How many chunks of each sound node a node gets that has lost links within, so that neither the links within
+        it nor the NICs of sound nodes take longer than they must.
+        """
+        sound, most = len(self._sound), len(node) * self._parts
+        handed = np.arange(most // 2)
+        share = handed * (1 - 1 / sound) / ((len(self._nodes) - 1) * most)
+        return int(np.maximum(self._time_within(node, handed), self._repair.end * (1 + share)).argmin())
+
+    def _time_within(self, node: Int32Array, handed: Int64Array) -> Int64Array:
+        """Picoseconds in which the weakest NPU of a node at least gets from the others what it does not begin itself,
+        nor gets over its NIC, if each sound node hands over some chunks.
+        """
+        repair, size, sound = self._repair, len(node), len(self._sound)
+        inside = np.intersect1d(node, repair.damaged_inside)
+        count = self._parts * (repair.count - repair.count // size) - handed * sound * (1 / len(inside) - 1 / size)
+        return (count * max(repair.time_within(each) for each in inside.tolist())).astype(np.int64)
+
     def _ranks_without_nic(self, node: Int32Array, rail: BoolArray) -> list[int]:
         """The ranks in a node of those that are there without a NIC."""
         return np.flatnonzero(~rail[node] & self._repair.alive[node]).tolist()
@@ -132,6 +160,8 @@ class _Mover:
         link = repair.rows.link[row[row >= 0]]
         busy = np.bincount(repair.translations.class_row[link], weights=repair.times.taken[link])
         left = min(np.count_nonzero(self._rail[node]) for node in self._damaged)
+        if len(repair.damaged_inside):
+            return max(int(self._time_within(node, np.zeros(1, np.int64))[0]) for node in self._damaged)
         return int(busy.max()) * len(self._nodes[0]) // max(1, int(left))
 
     def give_up(self) -> None:
@@ -221,25 +251,26 @@ class _Mover:
         for key, element in zip(keys.tolist(), root.tolist(), strict=True):
             repair.holders.setdefault(key, {element: 0})
         members = np.stack(self._nodes)[np.searchsorted(np.array([each[0] for each in self._nodes]), node)]
-        beside = np.concatenate([members[owner], members[root]], axis=1)
-        row, position = np.nonzero(repair.alive[beside])
-        element = beside[row, position].astype(np.int64)
-        repair.forget(keys[row] * count + element)
-        held = [key * count + element for key in keys.tolist() for element in repair.holders[key]]
-        lacks = ~np.isin(keys[row] * count + element, held)
-        begins = ~self._rail[members[root]] & repair.alive[members[root]]
+        row, position = np.nonzero(repair.alive[members[owner]])
+        element = members[owner][row, position].astype(np.int64)
+        weak = ~self._rail
+        weak[repair.damaged_inside] = True
+        begins = weak[members[root]] & repair.alive[members[root]] & ~weak[root][:, None]
         begins &= np.array([len(repair.holders[key]) == 1 for key in keys.tolist()])[:, None]
         number_of = {step: move for move, step in enumerate(repair.moves.steps.tolist())}
         request = SpreadRequest(
             keys, np.ones(len(keys), np.bool_), np.array([number_of[each] for each in step.tolist()]),
             np.append(0, np.cumsum(begins.sum(axis=1))), members[root][begins].astype(np.int64),
         )  # fmt: skip
+        held = [key * count + each for key in keys.tolist() for each in repair.holders[key]]
+        lacks = ~np.isin(keys[row] * count + element, held)
         got = repair.spread(request, Lost(keys[row], element, np.zeros(len(row), np.int64)).select(lacks))
         if got is None:
             return False
         for key, target, since in zip(*(column.tolist() for column in got), strict=True):
             repair.holders[key][target] = since
         rows = [(key, *each) for key in keys.tolist() for each in repair.holders[key].items()]
+        repair.forget(np.array([key * count + each for key, each, _ in rows]))
         repair.drop(self._late_messages(Lost(*np.array(rows, np.int64).T)))
         return True
 

@@ -104,7 +104,7 @@ class Repair:
         self._weak = np.zeros(self.count, np.int64)
         self._gone = whole.source[gone], whole.target[gone]
         self._release = np.zeros(numbers.parts, np.int64)
-        self._links = network.link_count
+        self._links, self._target = network.link_count, network.target
         self._sent = [np.empty((0, 4), np.int64)]
 
     @cached_property
@@ -133,7 +133,7 @@ class Repair:
         only if nobody else can.
         """
         self._mirror, self._opposite, self._release = mirror, opposite, release
-        self._weak[self.translations.element_of[np.concatenate(self._gone)]] = 1
+        self._weak[self.translations.element_of[np.concatenate(self._gone)]] = NEVER
 
     def _with_mirror(self, link: Int32Array, start: Int64Array) -> tuple[Int32Array, Int64Array]:
         """What takes links, and what takes their opposites for it."""
@@ -155,13 +155,16 @@ class Repair:
         return csr_bounds(of[some], len(classes)), idle[some], busy[some]
 
     def route_to(self, target: int, sender: int) -> list[int] | None:
-        """The links of the move from one element to another; None if one is missing."""
+        """The links of a move from one element to another; None if each of its routes lacks one."""
         moves, translations = self.moves, self.translations
         step = translations.difference(np.array([target], np.int32), sender)
         move = int(np.searchsorted(moves.steps, step)[0])
-        hops = slice(moves.bounds[move], moves.bounds[move + 1])
-        links = translations.class_links[moves.row[hops], translations.sum(moves.element[hops], sender)]
-        return links.tolist() if int(links.max()) < self._links else None
+        for route in range(int(moves.routes[move]), int(moves.routes[move + 1])):
+            hops = slice(moves.bounds[route], moves.bounds[route + 1])
+            links = translations.class_links[moves.row[hops], translations.sum(moves.element[hops], sender)]
+            if int(links.max()) < self._links:
+                return links.tolist()
+        return None
 
     def forget(self, codes: Int64Array) -> None:
         """Bring nothing to elements for which something else is planned. codes: key * elements + element."""
@@ -174,6 +177,51 @@ class Repair:
         """
         self.dropped, key = self._with_dependents(wanted, self.dropped)
         self._note_lost(key)
+
+    def drop_missing(self) -> None:
+        """Drop all over missing links, and all that is sent within nodes that lack some: what these have left is shared
+        anew, since gaps between messages of the plan are too short.
+        """
+        self.drop(self.missing)
+        if self.numbers.pairs or not len(self.damaged_inside):
+            return
+        near = np.flatnonzero(np.isin(self.moves.move_of, self.moves.nearest))
+        steps = np.append(0, self.moves.steps[self.moves.nearest]).astype(np.int32)
+        members = np.unique([self.translations.sum(steps, each) for each in self.damaged_inside.tolist()])
+        senders = self.messages.sender[near]
+        owners = [self.translations.difference(np.full_like(senders, each), senders) for each in members]
+        codes = np.unique(np.tile(near, len(members)) * self.count + np.concatenate(owners))
+        self.drop(codes[~find_keys(self.dropped, codes)[1]])
+
+    def spare_damaged(self) -> None:
+        """Let NPUs that have lost links within their node send a chunk but once if others can pass it on in the time
+        that two moves take.
+        """
+        self._weak[self.damaged_inside] = 2 * self.moves.windows[self.moves.nearest[0]]
+
+    def time_within(self, element: int) -> float:
+        """Picoseconds in which an NPU gets a chunk at least over the links that lead to it within its node."""
+        return 1 / float((1 / self.times.taken[self._links_within(element)]).sum())
+
+    def _links_within(self, element: int) -> Int32Array:
+        """int32: the links that are left over which the nearest moves lead to an element."""
+        moves = self.moves
+        is_near = np.isin(np.repeat(np.arange(len(moves.steps)), np.diff(moves.routes)), moves.nearest)
+        links = self.translations.class_links[np.unique(moves.row[moves.bounds[1:][is_near] - 1])].ravel()
+        links = links[links < self._links]
+        return links[self._target[links] == self.translations.orbits[0, element]]
+
+    @cached_property
+    def damaged_inside(self) -> Int32Array:
+        """int32: the elements that have lost some, but not all, of their links to NPUs of their node that are there."""
+        message, owner = np.divmod(self.missing, self.count)
+        message, owner = (each[np.isin(self.moves.move_of[message], self.moves.nearest)] for each in (message, owner))
+        ends = self.messages.sender[message], self.messages.target[message]
+        pair = np.stack([self.translations.sum(each, owner.astype(np.int32)) for each in ends])
+        device = np.concatenate(self._gone)
+        element = np.unique(self.translations.element_of[device[device < len(self.translations.element_of)]])
+        element = element[np.isin(element, pair[:, self.alive[pair].all(axis=0)])]
+        return np.array([each for each in element.tolist() if len(self._links_within(each))], np.int32)
 
     def estimate_lost(self) -> int:
         """How many deliveries are lost for missing links; of over 255 elements, by the chunks of some of them."""
@@ -289,25 +337,26 @@ class Repair:
         count = self._run(lambda at, memory: kernel(at, memory, spread_keys, Sends(*sent)), width, compile_it)
         if count < 0:
             return None
-        row, sender, move, arrival = (np.asarray(column[:count], np.int64) for column in sent[:4])
+        row, sender, route, arrival = (np.asarray(column[:count], np.int64) for column in sent[:4])
         starts = np.asarray(sent[4][: count * width], np.int64).reshape(-1, width)
-        return self._send_all(keys[row], sender, move, arrival, starts)
+        return self._send_all(keys[row], sender, route, arrival, starts)
 
     def _send_all(
-        self, keys: Int64Array, sender: Int64Array, move: Int64Array, arrival: Int64Array, starts: Int64Array
+        self, keys: Int64Array, sender: Int64Array, route: Int64Array, arrival: Int64Array, starts: Int64Array
     ) -> Lost:
-        """Send chunks by moves; returns who has got them, and since when."""
+        """Send chunks on routes of moves; returns who has got them, and since when."""
         moves, translations = self.moves, self.translations
-        size: Int64Array = np.diff(moves.bounds)[move]
-        row = np.repeat(np.arange(len(move)), size)
-        hop = ranges(np.zeros(len(move), np.int64), size)
-        position = moves.bounds[move[row]] + hop
+        size: Int64Array = np.diff(moves.bounds)[route]
+        row = np.repeat(np.arange(len(route)), size)
+        hop = ranges(np.zeros(len(route), np.int64), size)
+        position = moves.bounds[route[row]] + hop
         element = translations.sum(moves.element[position], sender[row].astype(np.int32))
         chunk, owner = np.divmod(keys[row], self.count)
         self.send(
             chunk, owner, translations.class_links[moves.row[position], element].astype(np.int64), starts[row, hop]
         )
-        target = translations.sum(moves.steps[move].astype(np.int32), sender.astype(np.int32)).astype(np.int64)
+        step = moves.steps[np.searchsorted(moves.routes, route, "right") - 1]
+        target = translations.sum(step.astype(np.int32), sender.astype(np.int32)).astype(np.int64)
         got = Lost(keys, target, arrival)
         pairs = zip(keys.tolist(), target.tolist(), strict=True)
         begun = [element in self.holders.get(key, ()) for key, element in pairs] if self.holders else []
@@ -378,10 +427,11 @@ class Repair:
             *idle,
             *_group_starts(*dropped, links),
             *_group_starts(sent[:, 2], sent[:, 3], links), self._opposite, self._weak,
-            self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.bounds, moves.row,
-            moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent, self.messages.target,
-            moves.move_of, nothing, nothing, np.full(self.count, NEVER), zeros, zeros, np.zeros(1), np.zeros(width),
-            np.zeros(width), np.zeros(3 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
+            self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.routes, moves.bounds,
+            moves.row, moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent,
+            self.messages.target, moves.move_of, nothing, nothing, np.full(self.count, NEVER), zeros, zeros,
+            np.zeros(1), np.zeros(1),
+            np.zeros(width), np.zeros(width), np.zeros(3 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
         )  # fmt: skip
         begins = _bounds_of(map(len, columns))
         memory = np.zeros(int(begins[-1]), np.int64)

@@ -186,7 +186,7 @@ class _Repairer:
         repair = Repair(network, whole, self._translations, self._times, numbers, rows)
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None
-        repair.drop(repair.missing)
+        repair.drop_missing()
         return repair
 
     def _number_chunks(self, chunk: Int32Array, owner: Int32Array, link: Int32Array, start: Int64Array) -> Transfers:
