@@ -42,9 +42,8 @@ GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
 class Candidate:
     """A synthesizer of the whole schedule.
 
-    build: plans, and counts its work. ahead: how many turns it is ahead of the least likely synthesizers: 2 if it is
-    likely the best one on the network as it is. parts: how many problems alike it plans at once, each of which others
-    plan.
+    build: plans, and counts its work. ahead: how many turns it is ahead of the least likely ones: 2 if it is likely the
+    best one on the network as it is. parts: how many problems alike it plans at once, each of which others plan.
     """
 
     name: str
@@ -56,10 +55,8 @@ class Candidate:
 def candidates(
     module: Module, effort: Effort, bound: Callable[[], Bound], synthesizers: Sequence[Synthesizer], search: Search
 ) -> list[Candidate]:
-    """All candidates; of those that are equally far ahead, the likelier ones first. bound: of the module.
-
-    Only synthesizers that do not plan over switches plan on direct links in the place of these.
-    search: for the sums of nodes in switches that reduce.
+    """All candidates; of those that are equally far ahead, the likelier ones first. Only synthesizers that do not plan
+    over switches plan on direct links. bound: of the module. search: for the sums of nodes in switches that reduce.
     """
     free = replace(module, network=without_limits(module.network))
     problem = direct = ProblemKind(free)
@@ -103,11 +100,9 @@ def _add_whole(meter: WorkMeter, work: int) -> None:
         raise NoSchedule(GIVEN_UP)
 
 
-def _plan_over_switches(
-    direct_links: Callable[[Network], Network], plan: Search, free: Module, meter: WorkMeter
-) -> Module:
+def _plan_over_switches(unwind: Callable[[Network], Network], plan: Search, free: Module, meter: WorkMeter) -> Module:
     """A plan on direct links, put back on the switches."""
-    planned = join(plan(replace(free, network=direct_links(free.network)), meter))
+    planned = join(plan(replace(free, network=unwind(free.network)), meter))
     assert planned.schedule is not None
     _add_whole(meter, 2 * TRANSFER_WORK * len(planned.schedule))
     return over_switches(planned, free.network)

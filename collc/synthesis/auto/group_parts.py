@@ -35,10 +35,8 @@ def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -
     plan: a module with a schedule, given a module, the meter of its work and how many modules there are.
     """
     kinds = group_parts(module)
-    if kinds is None:
-        return None
-    parts = sum(len(kind.run) for kind in kinds)
-    if parts == 1 and not is_symmetric(kinds[0].module):
+    parts = sum(len(kind.run) for kind in kinds or ())
+    if kinds is None or (parts == 1 and not is_symmetric(kinds[0].module)):
         return None
 
     def build(meter: WorkMeter) -> Module:
@@ -119,9 +117,7 @@ def _links_at(network: Network, members: Rows) -> Rows:
 
 
 def _part_of_runs(network: Network, members: Rows, links: Rows, runs: int) -> Int64Array:
-    """int64[runs]: parts of runs that have links in common, directly or by others, or NPUs if these have limits, in the
-    order of their first runs.
-    """
+    """int64[runs]: parts of runs that share links, or NPUs if these have limits; in the order of their first runs."""
     run, used = links
     if network.has_endpoints:
         run, used = np.append(run, members[0]), np.append(used, network.link_count + members[1])

@@ -30,14 +30,8 @@ class ProblemKind:
         """Whether all contributors to a sum get it."""
         return not obstacle_to_shared_sums(self.module)
 
-    @cached_property
-    def is_shared(self) -> bool:
-        """Whether chunks are wanted by, or reduced from, more than two NPUs on average."""
-        return self.module.demand.pair_count > 2 * max(1, self.module.demand.chunk_count)
-
     def is_short(self, copies: int, stores: bool = False) -> bool:
         """Whether all links, in equal parts, carry some copies of chunks in a FEW latencies; not if times are unknown.
-
         stores: whether a copy takes a link until it arrives.
         """
         network = self.module.network
@@ -82,18 +76,19 @@ class ProblemKind:
     @property
     def likely_best(self) -> tuple[str, ...]:
         """The synthesizers whose schedules are likely to be near the best possible one, the likeliest first."""
-        standard, is_direct = self.module.demand.standard, not self.module.network.has_switches
-        decides = not self.is_short(self.module.demand.pair_count)  # bandwidth
+        demand, is_direct = self.module.demand, not self.module.network.has_switches
+        is_shared = demand.pair_count > 2 * max(1, demand.chunk_count)  # by more than two NPUs on average
+        decides = not self.is_short(demand.pair_count)  # bandwidth
         overlaps = decides and self.reduces and is_direct
-        has_root = standard is not None and standard.shape.has_root
+        has_root = demand.standard is not None and demand.standard.shape.has_root
         table = (
             ("symmetric", self.is_symmetric),
             ("one_shot", self.is_one_shot and (len(self.module.network.removed) > 0 or not self.is_symmetric)),
             ("exchange", not decides),
-            ("tacos", self.is_shared and is_direct),
+            ("tacos", is_shared and is_direct),
             ("overlapped", overlaps),
-            ("swarm", self.is_shared and decides and has_root and not is_direct),
-            ("forest", self.is_shared and decides and not overlaps),
-            ("pccl", not self.is_shared),
+            ("swarm", is_shared and decides and has_root and not is_direct),
+            ("forest", is_shared and decides and not overlaps),
+            ("pccl", not is_shared),
         )
         return tuple(name for name, holds in table if holds)

@@ -182,10 +182,7 @@ class _Search:
 
     @property
     def notes(self) -> list[str]:
-        """The time of each schedule, the shortest first; then those without one, by the reason.
-
-        Reasons that differ in the names of devices and chunks only are shown once.
-        """
+        """The time of each schedule, the shortest first; then who has none, by reason but for names of devices."""
         by_time = sorted((turns for turns in self._turns if turns.built is not None), key=lambda turns: turns.time)
         notes = ["auto: " + ", ".join(f"{turns.candidate.name} takes {format_time(turns.time)}" for turns in by_time)]
         names: dict[str, tuple[list[str], str]] = {}
