@@ -153,15 +153,15 @@ def _kinds(module: Module, members: Rows, links: Rows, part: Int64Array) -> list
     of_device, device = np.divmod(keys, devices)
     columns = _ByPart(of_device, device), _ByPart(of_link, link), _ByPart(part, np.arange(len(part)))
 
-    def place(wanted: Int64Array) -> Int64Array:
+    def position(wanted: Int64Array) -> Int64Array:
         """The places of devices among those of their parts. wanted: keys of part and device."""
         return np.searchsorted(keys, wanted) - columns[0].first[wanted // devices]
 
-    argument = _arguments(module.demand, lambda run, npus: place(part[run] * devices + npus))
+    argument = _arguments(module.demand, lambda run, npus: position(part[run] * devices + npus))
     tables = (
-        _ByPart(of_link, np.stack([place(ends[0]), place(ends[1]), network.kind[link].astype(np.int64)], axis=1)),
+        _ByPart(of_link, np.stack([position(ends[0]), position(ends[1]), network.kind[link].astype(np.int64)], axis=1)),
         _ByPart(of_device, _traits(network)[device]),
-        _ByPart(of_member, np.stack([argument[members[0]], place(member)], axis=1)),
+        _ByPart(of_member, np.stack([argument[members[0]], position(member)], axis=1)),
     )
     of_kind: dict[Hashable, list[int]] = {}
     for number in range(int(part.max()) + 1):
@@ -179,10 +179,10 @@ def _traits(network: Network) -> Int64Array:
     return np.concatenate([limits, -1 - network.multicast - 2 * network.reduces.astype(np.int64)]).astype(np.int64)
 
 
-def _arguments(demand: Demand, place: Callable[[int, Int32Array], Int64Array]) -> Int64Array:
+def _arguments(demand: Demand, position: Callable[[int, Int32Array], Int64Array]) -> Int64Array:
     """int64[runs]: equal numbers for runs with equal arguments and, if these do not tell the chunks, equal chunks.
 
-    place: of NPUs of a run in its part.
+    position: of NPUs of a run in its part.
     """
     number_of: dict[Hashable, int] = {}
     argument = np.zeros(len(demand.runs), np.int64)
@@ -195,7 +195,7 @@ def _arguments(demand: Demand, place: Callable[[int, Int32Array], Int64Array]) -
         runs: list[int] = numbers.tolist()
         for run in runs:
             table = demand.runs[run].pattern.expand()
-            columns = table.size, table.pre, table.post, table.op, table.sets.offsets, place(run, table.sets.members)
+            columns = table.size, table.pre, table.post, table.op, table.sets.offsets, position(run, table.sets.members)
             argument[run] = number_of.setdefault((key, *(column.tobytes() for column in columns)), len(number_of))
     return argument
 
@@ -203,7 +203,7 @@ def _arguments(demand: Demand, place: Callable[[int, Int32Array], Int64Array]) -
 def _first_part(whole: Module, device: Int32Array, link: Int32Array, run: Int32Array) -> Module:
     """The runs of a part alone. Its network has the NPUs and switches of the part, numbered anew in the same order.
 
-    device, link, run: those of the whole.
+    device, link, run: numbers in the whole.
     """
     network = whole.network
     number = np.full(network.device_count, -1, np.int32)
