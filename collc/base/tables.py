@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Generic, TypeVar
 
 Row = TypeVar("Row")
@@ -47,6 +46,8 @@ def records_of(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> list[dict
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], remarks: Sequence[str] = ()) -> str:
     """A table in HTML for notebooks, with the remarks (preformatted texts) below it."""
+    from html import escape  # takes 2 ms, which other tables do not need
+
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     below = "".join(f"<pre>{escape(remark)}</pre>" for remark in remarks)

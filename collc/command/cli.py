@@ -143,13 +143,14 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(Diagnostic("U0100", message, hint=f"'{self.prog} --help' lists what there is"))
 
 
-def parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """The parser of the command line, and the parser of each command."""
+def parsers(name: str = "") -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and the parser of each command, or only of the one with a name."""
     description = "Schedules for collective communication: synthesized, verified, and written for MSCCL and MSCCL++."
     parser = _Parser(prog="collc", description=description, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"collc {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    return parser, {name: command.add_to(subparsers) for name, command in COMMANDS.items()}
+    wanted = {name: COMMANDS[name]} if name in COMMANDS else COMMANDS
+    return parser, {each: command.add_to(subparsers) for each, command in wanted.items()}
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace | None:
@@ -157,7 +158,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace | None:
 
     Raises UsageError U0100 if the arguments are wrong, SystemExit after `--help` and `--version`.
     """
-    parser, of_command = parsers()
+    parser, of_command = parsers(words[0] if words else "")
     if not words:
         parser.print_help(sys.stdout)
         return None

@@ -320,5 +320,5 @@ def test_random_groups(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.slow
 def test_many_random_groups(tmp_path: Path) -> None:
-    seen = [assert_right_or_foreseen(seed, tmp_path) for seed in range(100, 200)]
-    assert min(seen.count("right"), seen.count("foreseen")) > 20
+    seen = [assert_right_or_foreseen(seed, tmp_path) for seed in range(100, 150)]
+    assert min(seen.count("right"), seen.count("foreseen")) > 10

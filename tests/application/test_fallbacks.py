@@ -162,11 +162,12 @@ def test_ranks_are_those_of_nccl_for_the_first_failure_of_a_class(folder: Path) 
     ("names", "plan"),
     [
         (["node[1].nic[1]"], "s-without-nic-0-0"),
-        (["nic[1,1]"], "s-without-nic-0-0"),
         (["b"], "s-without-node-0"),
         (["b/1"], "s-without-gpu-0-0"),
         (["gpu[2, 0]", "gpu[2, 1]"], "s-without-node-0"),
         (["nic[2, 1]", "nic[2, 0]"], None),
+        (["b/[0-1]"], "s-without-node-0"),
+        (["nic[1,1]"], "s-without-nic-0-0"),
     ],
 )
 def test_failures_have_several_names(folder: Path, names: list[str], plan: str | None) -> None:

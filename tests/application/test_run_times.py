@@ -30,6 +30,6 @@ def test_the_report_says_when_runs_end() -> None:
 
 
 def test_one_run_ends_with_its_schedule() -> None:
-    found = compiled("run all_gather(t.npus, size: 8MiB)")
+    found = compiled("run all_gather(t.gpu[0, *], size: 8MiB)")
     assert found.run_times_ps == ()
     assert "run_times_ps" not in found.as_json()

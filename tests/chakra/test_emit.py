@@ -411,8 +411,8 @@ def _delay_notes(folder: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("npus", range(4, 11))
 def test_traces_over_a_switch_take_the_time_of_the_schedule(npus, tmp_path_factory):
-    """Of 224 schedules all but one, whose traces take 2.4 % longer."""
-    for make, chunks, seed in product((all_gather, all_to_all), (1, 2, 3, 4), range(4)):
+    """Of 112 schedules all but one, whose traces take 2.4 % longer."""
+    for make, chunks, seed in product((all_gather, all_to_all), (1, 2, 3, 4), (2, 3)):
         module = planned(switched(npus), make(list(range(npus)), MiB, chunks), seed)
         folder = tmp_path_factory.mktemp("traces")
         notes = write_chakra(module, "m", folder)

@@ -123,8 +123,8 @@ def test_against_slsqp(objective: Objective) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", [Objective.TIME, Objective.PRODUCT])
 def test_against_slsqp_on_many(objective: Objective) -> None:
-    outcomes = [compare(seed, objective) for seed in range(100, 400)]
-    assert outcomes.count("equal") >= 150, outcomes
+    outcomes = [compare(seed, objective) for seed in range(100, 200)]
+    assert outcomes.count("equal") >= 50, outcomes
 
 
 def small(rows: list[Row], objective: Objective = Objective.TIME, deadline: float | None = None, compute: int = 10**6):

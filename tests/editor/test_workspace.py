@@ -388,7 +388,7 @@ def declared(tree: File) -> list[str]:
     return [item.name for item in outline(tree)]
 
 
-@pytest.mark.parametrize("step", [47, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [47, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_prefix_keeps_the_symbols_that_are_complete(step: int) -> None:
     """The declarations of a prefix: those that end in it, and those whose body begins in it."""
     kept = total = 0

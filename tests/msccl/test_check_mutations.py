@@ -353,4 +353,4 @@ def test_random_mutations(tmp_path):
 
 @pytest.mark.slow
 def test_many_random_mutations(tmp_path):
-    _campaign(tmp_path, range(10_000, 13_000))
+    _campaign(tmp_path, range(10_000, 11_500))

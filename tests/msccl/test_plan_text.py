@@ -74,7 +74,7 @@ def test_any_value_anywhere_has_an_answer(tmp_path, name):
 
     draw = random.Random(name)
     path = tmp_path / "plan.json"
-    for holder, key in draw.sample(list(spots(found)), 100):
+    for holder, key in draw.sample(list(spots(found)), 40):
         before = holder[key]
         for other in [*draw.sample(VALUES, 4), ...]:
             if other is ... and isinstance(holder, list):

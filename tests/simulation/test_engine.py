@@ -210,6 +210,7 @@ def test_as_a_simulator_written_apart(problem):
     assert simulate(net, found.graph(), AstraTiming()).end.tolist() == cycles(net, found)
 
 
+@pytest.mark.slow  # compiles the kernel for this comparison
 @given(problems(), st.sampled_from([AstraTiming(), ExactTiming(), ExactTiming(LinkModel.STORE)]))
 @settings(max_examples=20, deadline=None)
 def test_plain_and_compiled_give_the_same(problem, timing):

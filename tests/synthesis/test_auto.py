@@ -492,6 +492,23 @@ def test_swarm_is_likely_the_best_where_few_have_what_goes_through_switches():
     assert problem.likely_best == ("swarm", "forest")
 
 
+def test_sums_of_a_damaged_cluster_are_repaired_before_trees_are_grown():
+    """Trees take more work than all else there, and longer."""
+    text = """
+        import std.clusters
+        import std.collectives
+        topology t = dgx_h100(2) without { part nic[1, 5] }
+        schedule s on t { run all_reduce(t.npus, size: 64MiB) }
+        schedule g on t { run all_gather(t.npus, size: 64MiB) }
+    """
+    sums, copies = (
+        ProblemKind(Module("m", each.network, each.demand, model=LinkModel.PIPELINED)).likely_best
+        for each in load_program(SourceFile("p", text)).schedules
+    )
+    assert (sums[0], copies[0]) == ("symmetric", "symmetric")
+    assert ("forest" in sums, "forest" in copies) == (False, True)
+
+
 @pytest.mark.parametrize("side", [16, 32, pytest.param(64, marks=pytest.mark.slow)])
 def test_an_all_gather_on_a_mesh_meets_the_bound(side: int):
     """What fails at once is not tried for long: 16.8 million transfers of the largest take seconds."""

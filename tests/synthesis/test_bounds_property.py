@@ -76,9 +76,8 @@ def test_no_synthesizer_beats_the_bound_in_long_searches(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(3))
-def test_no_synthesizer_beats_the_bound_on_many(block: int) -> None:
-    for seed in range(1000 + 50 * block, 1050 + 50 * block):
+def test_no_synthesizer_beats_the_bound_on_many() -> None:
+    for seed in range(1000, 1050):
         check_bound(seed)
 
 

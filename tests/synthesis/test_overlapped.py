@@ -53,7 +53,7 @@ def planned(net, demand, model=LinkModel.STORE, effort=None):
     ("net", "chunks", "steps"),
     [
         pytest.param(grid(8, 8), 8, 291, marks=pytest.mark.slow),
-        (grid(4, 4, 4), 4, 115),
+        pytest.param(grid(4, 4, 4), 4, 115, marks=pytest.mark.slow),
         (grid(8, 8), 1, 51),
         pytest.param(grid(16, 16), 4, 568, marks=pytest.mark.slow),
     ],

@@ -230,7 +230,7 @@ def test_damaged_archives_are_refused_with_a_message(tmp_path: Path) -> None:
     path = tmp_path / "m.ten"
     save_module(rows_module(), path)
     good = path.read_bytes()
-    for length in range(len(good)):
+    for length in range(0, len(good), 5):
         path.write_bytes(good[:length])
         assert str(path) in refused(path)
     path.write_bytes(good.replace(b"schedule.json", b"module.ten\0\0\0"))

@@ -215,6 +215,19 @@ class FallbackIndex:
             raise errors[0]
         return tuple(fallbacks)
 
+    def hosts_of(self, name: str) -> list[str]:
+        """The hosts of a list as Slurm writes it, `node[001-004,7]`; what is no list of hosts here is one name."""
+        if not re.search("[-,]", name) or any(name in each["failures"] for each in self._sets):
+            return [name]
+        from collc.source.host_lists import expanded_hosts, split_host_list
+
+        hosts = {alias for each in self._sets for alias in each["aliases"]}
+        try:
+            names = [host for part in split_host_list(name) for host in expanded_hosts(part, len(hosts))]
+        except (OverflowError, ValueError):
+            return [name]
+        return names if hosts.issuperset(names) else [name]
+
     def gpu_names(self, gpus: Sequence[DeadGpu]) -> list[str]:
         """The names of GPUs that RAS reports: by rank, in a schedule over as many GPUs, else by host and number.
 

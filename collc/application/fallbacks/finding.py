@@ -10,7 +10,6 @@ from typing import Final
 
 from collc.application.fallbacks.fallback_index import Fallback, FallbackIndex, check_found
 from collc.application.fallbacks.ras_files import read_dead_gpus
-from collc.base.atomic_files import path_inside
 from collc.base.diagnostics import Diagnostic, SourceError, UsageError
 from collc.base.tables import Column, Table, table_of
 from collc.base.units import format_time
@@ -85,6 +84,7 @@ def find_fallbacks(
     schedule has such a failure, NoSchedule if none has a plan for it.
     """
     read = FallbackIndex(index)
+    dead, slow = ([host for name in each for host in read.hosts_of(name)] for each in (dead, slow))
     names = [*dead, *(read.gpu_names(read_dead_gpus(ras)) if ras is not None else ())]
     if not names and not slow:
         raise UsageError(Diagnostic("U0158", "say what failed: --dead NAME, --slow NAME or --ras FILE.json"))
@@ -99,6 +99,8 @@ def _link_files(origin: Path, folder: Path, found: Sequence[Fallback]) -> tuple[
     stays; raises UsageError U0159 if it is in the way, or if two files have one name. Raises SourceError X0801 for a
     file outside the folder of the index.
     """
+    from collc.base.atomic_files import path_inside
+
     names = [name for fallback in found for name in fallback.files]
     try:
         files = [path_inside(origin, name, is_folder=(origin / name).is_dir()) for name in names]

@@ -79,16 +79,17 @@ class ProblemKind:
         demand, is_direct = self.module.demand, not self.module.network.has_switches
         is_shared = demand.pair_count > 2 * max(1, demand.chunk_count)  # by more than two NPUs on average
         decides = not self.is_short(demand.pair_count)  # bandwidth
-        overlaps = decides and self.reduces and is_direct
+        overlaps, damaged = decides and self.reduces and is_direct, len(self.module.network.removed) > 0
+        repaired = self.reduces and damaged and self.is_symmetric  # trees take longer, and much work to grow
         has_root = demand.standard is not None and demand.standard.shape.has_root
         table = (
             ("symmetric", self.is_symmetric),
-            ("one_shot", self.is_one_shot and (len(self.module.network.removed) > 0 or not self.is_symmetric)),
+            ("one_shot", self.is_one_shot and (damaged or not self.is_symmetric)),
             ("exchange", not decides),
             ("tacos", is_shared and is_direct),
             ("overlapped", overlaps),
             ("swarm", is_shared and decides and has_root and not is_direct),
-            ("forest", is_shared and decides and not overlaps),
+            ("forest", is_shared and decides and not overlaps and not repaired),
             ("pccl", not is_shared),
         )
         return tuple(name for name, holds in table if holds)

@@ -137,6 +137,8 @@ class Portfolio:
         self._seen.add((forest, steps, turns))
         problem = self._chunks_for(forest.batches)
         self._effort.work.add(TASK_WORK * len(forest.batches) * len(problem.members) * (1 + self._summed))
+        if self._effort.work.is_exceeded:
+            return
         transfers = tree_transfers(problem, forest.batches, forest.translations, summed=self._summed)
         rows, end = list_schedule(problem, transfers, steps, turns, self._effort)
         if not self._effort.work.is_exceeded:

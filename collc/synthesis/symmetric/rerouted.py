@@ -1,9 +1,10 @@
 """An All-to-All on a Cayley graph that lacks links or NPUs.
 
-Blocks whose routes are whole keep them. The others, one after another, the longest first, take a route that does not
-raise the largest load of a link so far if there is one, over as few links as possible. A list schedule of all transfers
-then takes little longer than the largest load. It lists them; if they are too many, the new routes are for the gaps
-between the translations of the plan (repair.py), which takes somewhat longer.
+Blocks whose routes are whole keep them. The others, one after another, the longest first, take a route on which no
+link carries more than the largest load so far, or than it can while the plan of the whole network lasts, if there is
+one, over as few links as possible. A list schedule of all transfers then takes little longer than
+the largest load. It lists them; if they are too many, the new routes are for the gaps between the translations of the
+plan (repair.py), which takes somewhat longer.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def reroute(repair: Repair, network: Network, whole: Network) -> bool:
     block = translations.element_of[chunk // repair.numbers.parts]
     ends = npus[owner], npus[translations.sum(block, owner.astype(np.int32))]
     load = np.append(_loads(repair, network), 0)
-    load[-1] = load.max() + load.max() // 256  # gaps cost more, and the search is many times quicker with it
+    load[-1] = max(int(load.max()), repair.end // int(repair.times.taken.max()))
     most = network.npu_count + 4 * len(keys) * int(distance.max())  # routes that are four times as long leave a part
     room = [np.zeros(size, np.int64) for size in (*[network.npu_count] * 3, len(keys), most)]
     columns = [numbers(np.asarray(column, np.int64), compile_it) for column in (*ends, load, *room)]
