@@ -112,15 +112,17 @@ def _by_scipy(
     """See _dijkstra."""
     from scipy.sparse import csgraph, csr_array  # pyright: ignore[reportMissingTypeStubs]
 
+    shape = graph.vertex_count, graph.vertex_count
+    if len(starts) == 1 and not together and bool((length == length[:1]).all()):  # less than a quarter of the time
+        matrix = cast("Any", csr_array)((np.ones(graph.edge_count), (graph.source, graph.target)), shape=shape)
+        order, before = cast("Any", csgraph).breadth_first_order(matrix, starts[0])
+        return _levels(order, before, int(length.max(initial=0)))[None], starts[:0]
     order = np.lexsort((length, graph.target, graph.source))
     source, target = graph.source[order], graph.target[order]
     shortest = np.ones(len(order), np.bool_)  # of parallel edges, whose lengths SciPy would add
     shortest[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
     entries = length[order][shortest].astype(np.float64), (source[shortest], target[shortest])
-    matrix = cast("Any", csr_array)(entries, shape=(graph.vertex_count, graph.vertex_count))
-    if len(starts) == 1 and not together and bool((length == length[:1]).all()):  # less than half of the time
-        order, before = cast("Any", csgraph).breadth_first_order(matrix, starts[0])
-        return _levels(order, before, int(length.max(initial=0)))[None], starts[:0]
+    matrix = cast("Any", csr_array)(entries, shape=shape)
     answer = cast("Any", csgraph).dijkstra(matrix, indices=starts, min_only=together, return_predecessors=together)
     distance, _, nearest = answer if together else (answer, None, starts[:0])
     return np.minimum(distance, UNREACHABLE).astype(np.int64), nearest

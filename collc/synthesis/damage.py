@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,6 +15,7 @@ SHARE = 3
 """A network that lacks over 1/SHARE of the links that it has is not completed, and a plan over 1/SHARE not repaired."""
 
 
+@lru_cache(maxsize=2)  # synthesizers and bounds ask for the same one
 def undamaged_network(network: Network) -> Network | None:
     """The network that a damaged one was; the links that it has keep their numbers, and the others follow.
 

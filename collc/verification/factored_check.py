@@ -164,7 +164,7 @@ def _have_one_order(network: Network, rows: Transfers, hops: _Hops) -> bool:
             return False
         widened = bool(rows.reduce[arrivals].any())
         while widened:
-            together = _overlaps_with_earlier(into[arrivals], soonest[arrivals], hops.last[departures])
+            together = overlaps_with_earlier(into[arrivals], soonest[arrivals], hops.last[departures])
             target, begins = hops.target[departures], np.flatnonzero(~together)
             if (target[1:] != target[:-1])[together[1:]].any() or (hops.source[arrivals] == target).any():
                 return False
@@ -180,21 +180,25 @@ def _have_one_order(network: Network, rows: Transfers, hops: _Hops) -> bool:
     end = 4 * np.concatenate([latest[~to_switch], hops.last[~from_switch]]) + kinds
     order = np.lexsort((begin, key))
     other = np.append(False, np.diff(kinds[order]) != 0)[: len(order)]
-    return not (_overlaps_with_earlier(key[order], begin[order], end[order]) & other).any()
+    return not (overlaps_with_earlier(key[order], begin[order], end[order]) & other).any()
 
 
-def _overlaps_with_earlier(key: Int64Array, begin: Int64Array, end: Int64Array) -> BoolArray:
+def overlaps_with_earlier(key: Int64Array, begin: Int64Array, end: Int64Array) -> BoolArray:
     """bool: whether an interval of the same key that comes before ends at or after the begin of this one or a later.
 
     Intervals are in order of key.
     """
-    count = len(key)
-    number = np.unique(key, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    rank = np.unique(np.concatenate([begin, end]), return_inverse=True)[1].reshape(-1).astype(np.int64)
-    shift = number * (2 * count)
-    over = np.maximum.accumulate(shift + rank[count:])
-    coming = np.minimum.accumulate((shift + rank[:count])[::-1])[::-1]
-    return np.append(False, (number[1:] == number[:-1]) & (over[:-1] >= coming[1:]))[:count]
+    count, same = len(key), key[1:] == key[:-1]
+    if not count:
+        return np.empty(0, np.bool_)
+    number, first, span = np.append(0, np.cumsum(~same)), int(begin.min()), int(end.max()) + 1 - int(begin.min())
+    if span > LATEST * 2**12 // (int(number[-1]) + 1):  # ranks in place of times
+        begin, end = np.unique(np.concatenate([begin, end]), return_inverse=True)[1].reshape(2, -1).astype(np.int64)
+        first, span = 0, 2 * count
+    shift = number * span - first
+    over = np.maximum.accumulate(shift + end)
+    coming = np.minimum.accumulate((shift + begin)[::-1])[::-1]
+    return np.append(False, same & (over[:-1] >= coming[1:]))
 
 
 def are_translations(translations: Translations, network: Network) -> bool:

@@ -16,6 +16,7 @@ from collc.msccl.lowering.execution import (
     terminates,
 )
 from collc.msccl.lowering.flows import flows_of
+from collc.msccl.lowering.fuse import fusable_pairs
 from collc.msccl.lowering.lower import lower
 from collc.msccl.lowering.quality import Quality, quality
 from collc.msccl.lowering.scratch_slots import allocate_scratch
@@ -55,11 +56,11 @@ def line(n: int, chunks: int = 1) -> Program:
 def test_relays_fuse_and_fusion_can_be_left_out():
     loose = line(4)
     flows = flows_of(loose, 1)
-    fused = assign(loose, flows, 32, 32)
+    fused = assign(loose, flows, 32, 32, fusable_pairs(loose))
     assert [s.op.value for s in fused.gpus[1].threadblocks[0].steps] == ["rcs"]
-    single = assign(replace(loose, profile=Profile.RCCL), flows, 32, 32)
+    single = assign(replace(loose, profile=Profile.RCCL), flows, 32, 32, fusable_pairs(loose))
     assert [s.op.value for s in single.gpus[1].threadblocks[0].steps] == ["r", "s"]
-    apart = assign(loose, flows, 32, 32, joined=False)
+    apart = assign(loose, flows, 32, 32, None)
     assert [len(tb.steps) for tb in apart.gpus[1].threadblocks] == [1, 1]
     waits = depend(apart).gpus[1].threadblocks
     assert [s.waits for tb in waits for s in tb.steps if s.op is Op.SEND] == [(Point(0, 0),)]
@@ -152,7 +153,7 @@ def test_the_first_chunk_of_an_answer_does_not_say_that_all_were_sent():
 def test_threadblocks_send_over_one_link_in_turn():
     module = by_hand(support.ring(2), support.broadcast([0, 1], chunks=2), [(0, 0, 1, 0), (1, 0, 1, 1)])
     program = stage(module, "select")
-    loose = assign(program, flows_of(program, 2), 32, 32)
+    loose = assign(program, flows_of(program, 2), 32, 32, fusable_pairs(program))
     assert [len(tb.steps) for tb in loose.gpus[1].threadblocks] == [1, 1]
     assert not any(step.waits for step in steps_of(depend(loose)))
     waits = [(step.op, step.waits) for step in steps_of(depend(loose, in_turn=True)) if step.waits]
@@ -164,8 +165,8 @@ def test_programs_whose_threadblocks_send_in_turn_are_right(seed, tmp_path):
     network, collective = random_network(seed), COLLECTIVES[seed % 4]
     module = scheduled(network, collective(list(range(network.npu_count)), chunks=3))
     program = stage(module, "select")
-    for joined in (True, False):
-        loose = assign(program, flows_of(program, 3), 32, 32, joined=joined)
+    for fusable in (fusable_pairs(program), None):
+        loose = assign(program, flows_of(program, 3), 32, 32, fusable)
         final = depend(loose, by_messages=True, in_turn=True)
         if not deadlocking_message_sizes(final):
             assert_right(final, tmp_path)
@@ -263,7 +264,7 @@ def test_replay_knows_that_connections_are_full():
     rows = [(c, 0, 1, c) for c in range(3)]
     module = by_hand(network, support.broadcast([0, 1], chunks=3), rows)
     program = stage(module, "select")
-    program = depend(assign(program, flows_of(program, 1), 32, 32))
+    program = depend(assign(program, flows_of(program, 1), 32, 32, fusable_pairs(program)))
     one = STEP - 500_000
     time = replay_time(program, network, LinkModel.PIPELINED)
     assert time == 2 * (10 * STEP + one)
@@ -271,7 +272,7 @@ def test_replay_knows_that_connections_are_full():
 
 def test_longest_chain_counts_across_gpus():
     loose = line(5)
-    assert longest_chain(list_steps(depend(assign(loose, flows_of(loose, 1), 32, 32))).waits) == 5
+    assert longest_chain(list_steps(depend(assign(loose, flows_of(loose, 1), 32, 32, fusable_pairs(loose)))).waits) == 5
 
 
 @pytest.mark.sampled(9)

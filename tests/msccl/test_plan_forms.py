@@ -56,9 +56,15 @@ def test_more_shares_are_tried_if_all_of_them_suffice(monkeypatch: pytest.Monkey
 
 
 def test_only_what_lacks_semaphores_is_tried_again_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = Forms(monkeypatch, ({1: 105, 512: 75}, 0), ({1: 70, 2: 60}, TOO_MANY))
+    assert len(forms.plan()["gpus"][0]["semaphores"]) == TOO_MANY
+    assert forms.tried == [(0, 1), (0, 2), (0, 512), (1, 1), (1, 1), (1, 2)]
+
+
+def test_a_plan_that_lacks_semaphores_alone_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     forms = Forms(monkeypatch, ({1: 105, 512: 75}, 0), ({1: 60}, TOO_MANY))
     assert len(forms.plan()["gpus"][0]["semaphores"]) == TOO_MANY
-    assert forms.tried == [(0, 1), (0, 2), (0, 512), (1, 1), (1, 1)]
+    assert forms.tried == [(0, 1), (0, 2), (0, 512), (1, 1)]
 
 
 def test_the_limit_that_is_exceeded_least_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_what_waits_twice_counts_twice() -> None:
 def test_order_is_not_awaited_where_a_file_cannot_name_the_threadblock(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the data needs stays; of the other waits, those for the threadblocks that are awaited most often."""
     loose = first_program(synthesized("dgx_h100(2)", "reduce_scatter"), MscclOptions())
-    program = repeat(assign(loose, flows_of(loose, 1), 32, 32, joined=False))
+    program = repeat(assign(loose, flows_of(loose, 1), 32, 32, None))
 
     def awaited(found: Program) -> tuple[int, int]:
         """The most threadblocks of a GPU that are awaited, and the number of waits of all."""

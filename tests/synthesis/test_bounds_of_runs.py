@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collc.graph.digraph import Digraph
+from collc.graph.throughput import GatherRate, broadcast_rate
 from collc.synthesis.bounds import ideal_bound
-from collc.synthesis.bounds.cuts import searched_runs
+from collc.synthesis.bounds.cuts import narrowest_sets, searched_runs
 from collc.synthesis.bounds.fluid import Fluid
 from collc.synthesis.bounds.traffic import traffic_of
+from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
 from tests.support import all_gather, all_reduce, all_to_all, broadcast, network, switched
 from tests.synthesis.clusters import NIC, both
@@ -29,6 +32,26 @@ def test_of_many_runs_those_with_the_slowest_links_are_searched(monkeypatch: pyt
     assert searched_runs(fluid, demand) == [demand.runs[2], demand.runs[4]]
     ideal_bound.cache_clear()
     assert ideal_bound(net, demand) == before
+
+
+def test_of_many_members_with_a_root_those_with_the_slowest_links_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 NPUs on one switch, the last with slow links; most_sets allows 16 members."""
+    slow = replace(NIC, bandwidth=NIC.bandwidth / 4)
+    net = network(20, [row for npu in range(20) for row in both(npu, 20, slow if npu == 19 else NIC)], switches=1)
+    demand = broadcast(list(range(20)))
+    fluid = Fluid.of(net, *traffic_of(demand, None))
+    searched: list[int] = []
+
+    def count(graph: Digraph, capacity: Int64Array, root: int, members: list[int]) -> GatherRate:
+        searched.append(len(members))
+        return broadcast_rate(graph, capacity, root, members)
+
+    monkeypatch.setattr("collc.synthesis.bounds.cuts.broadcast_rate", count)
+    for work, most in ((20 * 40, 20), (16 * 40, 16)):
+        monkeypatch.setattr("collc.synthesis.bounds.cuts.CUT_WORK", work)
+        (inside,) = narrowest_sets(fluid, demand.runs[0])
+        assert np.flatnonzero(inside).tolist() == [19]
+        assert searched.pop() == most
 
 
 def test_the_traffic_of_several_runs_is_that_of_each() -> None:

@@ -9,7 +9,7 @@ from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.pccl import pccl
 from collc.synthesis.pccl import synthesizer as module
-from collc.synthesis.task import Effort, Task
+from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, Schedule, Transfers
@@ -132,6 +132,17 @@ def test_unreachable_is_named():
 def test_stopped_before_anything():
     with pytest.raises(NoSchedule):
         plan(ring(4), all_to_all([0, 1, 2, 3]), Effort(stop=lambda: True))
+
+
+def test_distances_of_more_work_than_is_left_are_not_computed(monkeypatch: pytest.MonkeyPatch):
+    """From 25 NPUs over 80 links, of which six count as one."""
+    net, demand = grid(5, 5), broadcast(list(range(25)))
+    task = Task(net, demand, LinkModel.STORE, np.arange(1, dtype=np.int32))
+    targets = len(conditions_of(task).targets)
+    monkeypatch.setattr(module, "_Portfolio", lambda *_: pytest.fail("distances are computed"))
+    for most, outcome in ((targets * 80 // 6 - 1, NoSchedule), (targets * 80 // 6, pytest.fail.Exception)):
+        with pytest.raises(outcome):
+            pccl(task, Effort().with_work(WorkMeter(most=most)))
 
 
 def test_nothing_to_do():

@@ -79,6 +79,10 @@ def test_an_exchange_with_too_many_transfers_of_one_npu_is_none(monkeypatch: pyt
     for most, found in ((hops - 1, False), (hops, True)):
         monkeypatch.setattr(translated, "MOST_EXPANDED", most)
         assert (translated.translated_schedule(module, Effort()) is not None) == found
+    monkeypatch.setattr(translated, "MOST_EXPANDED", hops - 1)
+    monkeypatch.setattr(translated, "MAX_TRANSFERS", 9 * hops - 1)
+    with pytest.raises(SourceError, match=r"of 9 NPUs needs 12 transfers .* more than the limit of 11"):
+        translated.translated_schedule(module, Effort())
 
 
 def test_an_all_reduce_counts_partials_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:

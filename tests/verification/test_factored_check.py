@@ -19,7 +19,7 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
 from collc.verification import verify_schedule
 from collc.verification.chunk_check import ChunkCheck
-from collc.verification.factored_check import are_translations
+from collc.verification.factored_check import LATEST, are_translations, overlaps_with_earlier
 from collc.verification.schedule_check import is_proved
 from tests.support import all_gather, all_reduce, all_to_all, reduce_scatter, switched
 from tests.synthesis.clusters import fat_tree, pods, rails, unlisted
@@ -317,3 +317,18 @@ def test_numbers_of_other_collectives() -> None:
     ):
         assert not is_proved(module, replace(schedule, numbers=other))
     assert ChunkNumbers.of(Demand(())) is None
+
+
+def test_overlaps_of_short_and_of_long_times() -> None:
+    """Ranks take the place of times whose products with keys would exceed 64 bits."""
+    chance = np.random.default_rng(3)
+    for scale in (1, 4 * LATEST // 100):
+        key = np.sort(chance.integers(0, 12, 40))
+        begin = chance.integers(0, 60, 40) * scale
+        end = begin + chance.integers(0, 9, 40) * scale
+        found = [
+            any(key[a] == key[b] == key[k] and end[a] >= begin[b] for a in range(k) for b in range(k, 40))
+            for k in range(40)
+        ]
+        assert overlaps_with_earlier(key, begin, end).tolist() == found
+        assert 3 < sum(found) < 37

@@ -7,6 +7,7 @@ that threadblocks join have the same channel. Two flows between the same two GPU
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from collc.base.diagnostics import Diagnostic, SourceError
@@ -56,19 +57,25 @@ class _ChannelGroups:
         return True
 
 
-def assign(program: Program, flows: list[Flow], channels: int, per_channel: int, *, joined: bool = True) -> Program:
+def assign(
+    program: Program,
+    flows: list[Flow],
+    channels: int,
+    per_channel: int,
+    fusable: Sequence[list[FusablePair]] | None,
+) -> Program:
     """The program with threadblocks instead of loose steps.
 
     flows: of each message. channels: most channels. per_channel: most threadblocks of a GPU that send (receive) on one
-    channel. joined: whether a threadblock may serve a flow that ends and one that begins at its GPU, and fuse their
-    steps if the runtime has such. Raises SourceError M0110 if more channels are needed.
+    channel. fusable: by rank, the pairs of steps to fuse (`fusable_pairs`) if a threadblock may serve a flow that ends
+    and one that begins at its GPU; None if it may not. Raises SourceError M0110 if more channels are needed.
     """
     ends = [gpu_flows_of(gpu, flows) for gpu in program.gpus]
     every = sorted(set(flows))
     groups = _ChannelGroups({flow: {(flow.source, flow.target)} for flow in every})
-    if joined:
+    if fusable is not None:
         if program.profile is not Profile.RCCL:
-            _join_fusing(program, ends, flows, groups)
+            _join_fusing(program, ends, fusable, flows, groups)
         _join_unrelated(ends, groups)
     channel = _channels(every, groups, channels, per_channel)
     most = LIMITS[program.profile].steps
@@ -76,8 +83,18 @@ def assign(program: Program, flows: list[Flow], channels: int, per_channel: int,
     return replace(program, gpus=gpus, channels=1 + max(channel.values(), default=0))
 
 
-def _join_fusing(program: Program, ends: list[GpuFlows], flows: list[Flow], joined: _ChannelGroups) -> None:
-    joints = [(end.gpu.rank, joint) for end in ends for joint in fusing_joints(program, end, flows)]
+def _join_fusing(
+    program: Program,
+    ends: list[GpuFlows],
+    fusable: Sequence[list[FusablePair]],
+    flows: list[Flow],
+    joined: _ChannelGroups,
+) -> None:
+    joints = [
+        (end.gpu.rank, joint)
+        for end, pairs in zip(ends, fusable, strict=True)
+        for joint in fusing_joints(program, end, pairs, flows)
+    ]
     joints.sort(key=lambda item: (-len(item[1].pairs), item[0], item[1].receive, item[1].send))
     for gpu, joint in joints:
         joined.join(gpu, joint)

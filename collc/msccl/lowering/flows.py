@@ -6,7 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from collc.msccl.lowering.fuse import FusablePair, compatible, fusable_pairs
+import numpy as np
+
+from collc.msccl.lowering.fuse import FusablePair, compatible
 from collc.msccl.program import Gpu, Moment, Program, Step
 
 
@@ -121,19 +123,18 @@ def _share_of_chunks(program: Program, order: list[int], shares: int) -> dict[in
 
     order: the messages in order of time.
     """
-    hops: dict[int, list[tuple[int, int]]] = {}
+    pairs: dict[tuple[int, int], int] = {}
+    hops: dict[int, list[int]] = {}
     for number in order:
         message = program.messages[number]
-        hops.setdefault(message.chunk, []).append((message.source, message.target))
-    if shares == 1:
-        return dict.fromkeys(hops, 0)
-    load: dict[tuple[int, int], list[int]] = {}
+        pair = pairs.setdefault((message.source, message.target), len(pairs))
+        hops.setdefault(message.chunk, []).append(pair)
+    load = np.zeros((len(pairs), shares), np.int64)
     found: dict[int, int] = {}
-    for chunk, pairs in hops.items():
-        loads = [load.setdefault(pair, [0] * shares) for pair in pairs]
-        found[chunk] = min(range(shares), key=lambda k: (max(one[k] for one in loads), sum(one[k] for one in loads), k))
-        for one in loads:
-            one[found[chunk]] += 1
+    for chunk, numbers in hops.items():
+        loads = load[numbers]  # below, a share by its largest load, then by the sum of all
+        found[chunk] = share = int((loads.max(axis=0) * len(order) * len(numbers) + loads.sum(axis=0)).argmin())
+        np.add.at(load[:, share], numbers, 1)
     return found
 
 
@@ -148,10 +149,10 @@ def gpu_flows_of(gpu: Gpu, flows: list[Flow]) -> GpuFlows:
     return ends
 
 
-def fusing_joints(program: Program, ends: GpuFlows, flows: list[Flow]) -> list[FlowJoint]:
+def fusing_joints(program: Program, ends: GpuFlows, fusable: list[FusablePair], flows: list[Flow]) -> list[FlowJoint]:
     """Pairs of flows at a GPU in which steps can be fused, those with most such steps first."""
     found: dict[tuple[Flow, Flow], list[FusablePair]] = {}
-    for pair in fusable_pairs(program, ends.gpu):
+    for pair in fusable:
         found.setdefault((flows[pair.receive.receive], flows[pair.send.send]), []).append(pair)
     joints: list[FlowJoint] = []
     for (receive, send), pairs in found.items():

@@ -38,8 +38,12 @@ class _Value:
     overwritten: bool = False
 
 
-def fusable_pairs(program: Program, gpu: Gpu) -> list[FusablePair]:
-    """Pairs of a GPU's steps whose fusion is correct and costs no time, whichever threadblocks they are in."""
+def fusable_pairs(program: Program) -> list[list[FusablePair]]:
+    """By rank, pairs of steps whose fusion is correct and costs no time, whichever threadblocks they are in."""
+    return [_pairs_of(program, gpu) for gpu in program.gpus]
+
+
+def _pairs_of(program: Program, gpu: Gpu) -> list[FusablePair]:
     values = _values(gpu)
     pairs: list[FusablePair] = []
     for step in gpu.steps:

@@ -37,9 +37,11 @@ from collc.msccl.lowering.execution import (
     fullest_pair,
     largest_size,
     replay_time,
+    terminates,
 )
 from collc.msccl.lowering.five_operations import with_guarded_sends, with_local_sums
 from collc.msccl.lowering.flows import flows_of, spread_flows
+from collc.msccl.lowering.fuse import fusable_pairs
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.precheck import channels_per_instance
 from collc.msccl.lowering.quality import TOLERATED_SLOWDOWN
@@ -178,18 +180,18 @@ class _StageRunner:
         check_merged_limits(self.merge(MOST_CHUNKS), channels_per_instance(self.options))
         good = _GOOD_SLOWDOWN * self.least_time()
         problem: CollcError | None = None
-        restricted: Program | None = None
+        deadlocking: list[Program] = []
         best: tuple[int, Program] | None = None
         for attempt in self.distinct_attempts():
             self.attempts += 1
             try:
                 program = self.fit(attempt)
-                deadlocking, time = self.judge(program)
+                time = self.time_of(program)
             except SourceError as error:
                 problem = problem or error
             else:
-                if deadlocking:
-                    restricted = restricted or _without_deadlock(program, deadlocking)
+                if time is None:
+                    deadlocking.append(program)
                 elif best is None or time < best[0]:
                     best = time, program
             many = self.attempts * len(self.start.messages) > _MOST_FOR_SPEED
@@ -200,6 +202,7 @@ class _StageRunner:
                 break
         if best is not None:
             return Fraction(best[0], max(1, self.module.collective_time())), best[1]
+        restricted = next(filter(None, map(_without_deadlock, deadlocking)), None)
         if restricted is None:
             raise problem or _deadlocks()
         return Fraction(1), restricted
@@ -240,6 +243,7 @@ class _StageRunner:
         self.observe("merge", merged)
         check_merged_limits(merged, channels)
         in_flight = MESSAGES_IN_FLIGHT[self.options.protocol]
+        fusable = fusable_pairs(merged) if attempt.joined else None
         program, parts, most = merged, 1, limits.channels if attempt.joined else limits.steps
         while True:
             self.tell("assign")
@@ -249,7 +253,7 @@ class _StageRunner:
                 flows = spread_flows(merged, in_flight, limits.steps // parts, channels)
             steps = max(Counter(flows).values(), default=0)
             if steps <= limits.steps or parts == most:
-                program = assign(merged, flows, channels, limits.per_channel, joined=attempt.joined)
+                program = assign(merged, flows, channels, limits.per_channel, fusable)
                 self.observe("assign", program)
                 steps = longest_threadblock(program)
             if steps <= limits.steps or parts == most:
@@ -277,29 +281,29 @@ class _StageRunner:
         self.observe("depend", program)
         return program
 
-    def judge(self, program: Program) -> tuple[int, int]:
-        """The most chunks of a message with which the program deadlocks, 0 if there is none; and its time."""
+    def time_of(self, program: Program) -> int | None:
+        """The time of the program; None if it deadlocks at some size, and then at the largest."""
         if any(message.count > 1 for message in program.messages):
             self.tell("search for deadlocks")
-            if sizes := deadlocking_message_sizes(program):
-                return sizes[-1], 0
+            if not terminates(program, chunks_per_message(program, program.sizes[1])):
+                return None
         self.tell("simulation")
         try:
-            return 0, replay_time(program, self.module.network, self.model)
+            return replay_time(program, self.module.network, self.model)
         except Blocked:  # messages of one chunk block at all sizes or at none
-            return chunks_per_message(program, program.sizes[0]), 0
+            return None
 
     def tell(self, stage: str) -> None:
         """Announce a stage of the current attempt."""
         self.announce(f"attempt {self.attempts}: {stage}")
 
 
-def _without_deadlock(program: Program, most_deadlocking: int) -> Program | None:
-    """The program for the sizes at which it cannot deadlock, or None if there are none.
+def _without_deadlock(program: Program) -> Program | None:
+    """The program, which deadlocks at some size, for the sizes at which it cannot, or None if there are none.
 
-    most_deadlocking: the most chunks per message at which it deadlocks; with more, that is for smaller buffers, it
-    does not.
+    It deadlocks up to some number of chunks per message; with more, that is for smaller buffers, it does not.
     """
+    most_deadlocking = deadlocking_message_sizes(program)[-1]
     largest = largest_size(program, most_deadlocking + 1)
     if most_deadlocking >= MOST_CHUNKS or largest < max(1, program.sizes[0]):
         return None

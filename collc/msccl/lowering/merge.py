@@ -10,7 +10,7 @@ from bisect import bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from collc.msccl.program import ARRIVES, LEAVES, LOCAL, Gpu, Message, Moment, Program, Slot, Step
+from collc.msccl.program import LOCAL, Gpu, Message, Moment, Program, Slot, Step
 
 _GpuSlot = tuple[int, Slot]
 """A slot of a GPU."""
@@ -19,20 +19,31 @@ _NEVER: Moment = (1 << 62, 0, 0, 0)
 
 
 @dataclass(slots=True)
+class _Memory:
+    """The memory of a slot, which input and output may share: the moments in order at which it is accessed, and
+    written.
+    """
+
+    touched: list[Moment] = field(default_factory=list[Moment])
+    written: list[Moment] = field(default_factory=list[Moment])
+
+
+@dataclass(slots=True)
 class _MessageMerger:
     """The program while it is merged.
 
-    limit: most chunks of a message. sends, receives: the steps of each message. touched, written: by slot, the moments
-    in order at which it is accessed, and written. renamed: new names of scratch slots. scratch: by rank, scratch slots
-    used. messages, steps: the result.
+    limit: most chunks of a message. sends, receives: the steps of each message. source, target: the memory that it is
+    read from, and that its receive writes; operand: that its receive reads. renamed: new names of scratch slots.
+    scratch: by rank, scratch slots used. messages, steps: the result.
     """
 
     program: Program
     limit: int
-    sends: dict[int, Step]
-    receives: dict[int, Step]
-    touched: dict[_GpuSlot, list[Moment]]
-    written: dict[_GpuSlot, list[Moment]]
+    sends: dict[int, Step] = field(default_factory=dict[int, Step])
+    receives: dict[int, Step] = field(default_factory=dict[int, Step])
+    source: dict[int, list[_Memory]] = field(default_factory=dict[int, list[_Memory]])
+    target: dict[int, list[_Memory]] = field(default_factory=dict[int, list[_Memory]])
+    operand: dict[int, list[_Memory]] = field(default_factory=dict[int, list[_Memory]])
     renamed: dict[_GpuSlot, Slot] = field(default_factory=dict[_GpuSlot, Slot])
     scratch: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     messages: list[Message] = field(default_factory=list[Message])
@@ -40,7 +51,7 @@ class _MessageMerger:
 
     def slot(self, rank: int, slot: Slot | None) -> Slot | None:
         """The new name of a slot."""
-        return None if slot is None else self.renamed.get((rank, slot), slot)
+        return slot if slot is None or slot.buffer != "s" else self.renamed.get((rank, slot), slot)
 
     def follows(self, rank: int, one: Slot | None, other: Slot | None, count: int) -> bool:
         """Whether a slot comes right after `count` others under their new names; True if both are None."""
@@ -59,23 +70,17 @@ class _MessageMerger:
             and slot.offset % self.program.collective.contiguous_chunks == 0
         )
 
-    def delay(self, rank: int, receive: Step, until: Moment) -> None:
-        """Record that slots are written later than before."""
-        for slot in (self.program.memory_slot(rank, slot) for slot in receive.writes()):
-            for moments in (self.written[rank, slot], self.touched[rank, slot]):
-                moments.remove(receive.when)
+    def delay(self, message: int, until: Moment) -> None:
+        """Record that a message is written later than before."""
+        before = self.receives[message].when
+        for memory in self.target[message] if until != before else ():
+            for moments in (memory.written, memory.touched):
+                moments.remove(before)
                 insort(moments, until)
-
-    def next_write(self, rank: int, slot: Slot, after: Moment) -> Moment:
-        """When a slot is next written after a moment."""
-        return _next(self.written[rank, self.program.memory_slot(rank, slot)], after)
-
-    def next_touch(self, rank: int, slot: Slot, after: Moment) -> Moment:
-        """When a slot is next read or written after a moment."""
-        return _next(self.touched[rank, self.program.memory_slot(rank, slot)], after)
 
 
 def _next(moments: list[Moment], after: Moment) -> Moment:
+    """The first moment after another one."""
     position = bisect_right(moments, after)
     return moments[position] if position < len(moments) else _NEVER
 
@@ -102,17 +107,23 @@ def merge(program: Program, limit: int) -> Program:
 
 
 def _merger(program: Program, limit: int) -> _MessageMerger:
-    merger = _MessageMerger(program, limit, {}, {}, defaultdict(list), defaultdict(list))
+    merger = _MessageMerger(program, limit)
     for gpu in program.gpus:
+        memory = defaultdict[Slot, _Memory](_Memory)
         for step in gpu.steps:
+            reads, writes = (
+                [memory[program.memory_slot(gpu.rank, slot)] for slot in slots]
+                for slots in (step.reads(), step.writes())
+            )
             if step.send >= 0:
-                merger.sends[step.send] = step
+                merger.sends[step.send], merger.source[step.send] = step, reads
             if step.receive >= 0:
                 merger.receives[step.receive] = step
-            for slot in (*step.reads(), *step.writes()):
-                merger.touched[gpu.rank, program.memory_slot(gpu.rank, slot)].append(step.when)
-            for slot in step.writes():
-                merger.written[gpu.rank, program.memory_slot(gpu.rank, slot)].append(step.when)
+                merger.operand[step.receive], merger.target[step.receive] = reads, writes
+            for one in (*reads, *writes):
+                one.touched.append(step.when)
+            for one in writes:
+                one.written.append(step.when)
     merger.steps = [[] for _ in program.gpus]
     return merger
 
@@ -122,33 +133,28 @@ def _window(merger: _MessageMerger, numbers: list[int], first: int) -> tuple[lis
 
     numbers: the messages on one path, in order of start.
     """
-    messages = merger.program.messages
+    messages, receives = merger.program.messages, merger.receives
     window: list[int] = []
     movable = True
     untouched = steady = _NEVER
-    begin: Moment = (messages[numbers[first]].start, LEAVES, numbers[first], 0)
-    soonest: Moment = (messages[numbers[first]].arrival, ARRIVES, numbers[first], 0)
-    count = 0
+    begin, soonest = merger.sends[numbers[first]].when, receives[numbers[first]].when
+    count, latest = 0, soonest
     for number in numbers[first : first + merger.limit]:
-        message, receive = messages[number], merger.receives[number]
-        count += message.count
-        if window and count > merger.limit:
-            break
-        arrival: Moment = (message.arrival, ARRIVES, number, 0)
-        leave: Moment = (message.start, LEAVES, number, 0)
-        written = min(
-            (merger.next_write(message.source, slot, begin) for slot in merger.sends[number].reads()), default=_NEVER
-        )
-        steady = min(steady, written)
-        if receive.op is not merger.receives[numbers[first]].op or arrival > untouched or leave > written:
+        receive, leave, arrival = receives[number], merger.sends[number].when, receives[number].when
+        count += messages[number].count
+        if (window and count > merger.limit) or receive.op is not receives[numbers[first]].op or arrival > untouched:
             break
         # A switch may forward messages in another order than they came: then their times cannot be exchanged.
-        if window and arrival < (messages[window[-1]].arrival, ARRIVES, window[-1], 0):
+        if arrival < latest:
             break
+        written = min((_next(memory.written, begin) for memory in merger.source[number]), default=_NEVER)
+        if leave > written:
+            break
+        steady, latest = min(steady, written), arrival
         movable = movable and leave <= steady
-        for slot in {*receive.reads(), *receive.writes()}:
-            movable = movable and merger.next_touch(message.target, slot, soonest) >= arrival
-            untouched = min(untouched, merger.next_touch(message.target, slot, arrival))
+        for memory in (*merger.operand[number], *merger.target[number]):
+            movable = movable and _next(memory.touched, soonest) >= arrival
+            untouched = min(untouched, _next(memory.touched, arrival))
         window.append(number)
     return window, movable
 
@@ -200,17 +206,15 @@ def _emit_run(merger: _MessageMerger, run: list[int], times: list[int]) -> None:
     number, head, tail = len(merger.messages), messages[times[0]], messages[times[-1]]
     source, target = head.source, head.target
     count = sum(messages[member].count for member in run)
-    merger.messages.append(
-        replace(messages[run[0]], count=count, start=head.start, leave=tail.leave, arrival=tail.arrival)
-    )
+    whole = replace(messages[run[0]], count=count, start=head.start, leave=tail.leave, arrival=tail.arrival)
+    merger.messages.append(whole)
     send, receive = merger.sends[run[0]], merger.receives[run[0]]
     for member in run:
         _rename(merger, target, merger.receives[member])
     merger.scratch[target] += 1
-    leaves: Moment = (head.start, LEAVES, times[0], 0)
-    arrives: Moment = (tail.arrival, ARRIVES, times[-1], 0)
+    leaves, arrives = merger.sends[times[0]].when, merger.receives[times[-1]].when
     for member in run:
-        merger.delay(target, merger.receives[member], arrives)
+        merger.delay(member, arrives)
     # Written out, since `replace` takes several times as long and this runs once for each message.
     merger.steps[source].append(Step(send.op, leaves, count, send.src, send.dst, send.receive, number))
     merger.steps[target].append(Step(receive.op, arrives, count, receive.src, receive.dst, number, receive.send))

@@ -46,8 +46,8 @@ class ThreadblocksByChunk:
         self._loads: dict[int, _PartLoad] = _loads_of(program, self._items, self._parts)
         self._switched: set[int] = {n for n, message in enumerate(program.messages) if message.switch is not None}
         self._fusable: list[dict[int, FusablePair]] = [
-            {id(p.receive): p for p in fusable_pairs(program, gpu) if p.receive.op is Op.RECEIVE_REDUCE_COPY}
-            for gpu in program.gpus
+            {id(p.receive): p for p in pairs if p.receive.op is Op.RECEIVE_REDUCE_COPY}
+            for pairs in fusable_pairs(program)
         ]
         self.most: int = len(self._loads)
 

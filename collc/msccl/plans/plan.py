@@ -33,6 +33,7 @@ from collc.msccl.limits import (
 from collc.msccl.lowering.assign import assign
 from collc.msccl.lowering.dependencies import depend
 from collc.msccl.lowering.flows import flows_of
+from collc.msccl.lowering.fuse import fusable_pairs
 from collc.msccl.lowering.merge import merge
 from collc.msccl.lowering.messages import passing_on
 from collc.msccl.lowering.repeat import repeat
@@ -143,23 +144,23 @@ def _plans_of_program(
     """The plans of a program after `select`. Returns the limit that is closest to being kept if there is none."""
     closest: LimitUse | None = None
     is_planned = False
-    forms: Iterable[_BlockForm] = _block_forms(start)
+    forms: Iterable[tuple[_BlockForm, Json | None]] = ((form, None) for form in _block_forms(start))
     for semaphores in (PLAN_SEMAPHORES, None):  # few first: each hand between threadblocks takes time
         last: LimitUse | None = None
-        short: list[_BlockForm] = []
-        for form in forms:
+        short: list[tuple[_BlockForm, Json | None]] = []
+        for form, known in forms:
             if is_planned and not form.another:
                 return None
             if form.fewer and last is not None and last.what == _LONGEST:
                 continue
-            fitted = _fit_plan(form, options, node, semaphores)
+            fitted = _fit_plan(form, options, node, semaphores) if known is None else _Fitted(known)
             plan, last = fitted.plan, fitted.closest
             if plan is not None:
                 is_planned = True
                 yield plan
             closest = _closer(closest, last)
             if fitted.lacks_semaphores:
-                short.append(form)
+                short.append((form, fitted.with_more))
         if is_planned:
             return None
         forms = short  # the others exceed other limits with any number of semaphores
@@ -248,11 +249,13 @@ def _block_forms(start: Program) -> Iterator[_BlockForm]:
     packets = start.protocol is Protocol.LL
     merged = start if packets else merge(start, MOST_CHUNKS if start.instances == 1 else 1)
 
-    def by_flow(shares: int) -> Program:
-        return assign(merged, flows_of(merged, shares), 1 << 20, 1 << 20)
-
     flows = min(_MOST_PEERS_SERVED, most_peers(start))
     if _usual_operations(merged) <= PLAN_OPERATIONS * _MOST_BLOCKS_PER_PEER * flows:
+        fusable = fusable_pairs(merged)
+
+        def by_flow(shares: int) -> Program:
+            return assign(merged, flows_of(merged, shares), 1 << 20, 1 << 20, fusable)
+
         yield _BlockForm(by_flow, 1, len(merged.messages))
     by_chunk = ThreadblocksByChunk(start)
     least = max(flows, int(_usual_operations(start) // PLAN_OPERATIONS))
@@ -273,12 +276,13 @@ def _usual_operations(program: Program) -> Fraction:
 @dataclass(frozen=True, slots=True)
 class _Fitted:
     """The plan with the fewest shares that keep the limits, None if there is none; the limit that others exceed least;
-    and whether some of them need more semaphores than allowed.
+    whether some of them need more semaphores than allowed; and the first plan that keeps all other limits, if known.
     """
 
     plan: Json | None
     closest: LimitUse | None = None
     lacks_semaphores: bool = False
+    with_more: Json | None = None
 
 
 def _fit_plan(form: _BlockForm, options: MscclOptions, node: Sequence[int], most: int | None) -> _Fitted:
@@ -288,23 +292,26 @@ def _fit_plan(form: _BlockForm, options: MscclOptions, node: Sequence[int], most
     """
     closest: LimitUse | None = None
     shares, shortest, idle, tried, lacks = form.least, 1 << 62, 0, 0, False
+    with_more: Json | None = None
     while True:
         plan = _plan(depend(repeat(form.divide(shares))), options, node)
         broken, tried = _exceeded_limits(plan, most), tried + 1
         if not broken:
             return _Fitted(plan)
         closest = _closer(closest, max(broken, key=_excess))
-        lacks = lacks or any(excess.what == _SEMAPHORES for excess in broken)
+        lacking = {excess.what == _SEMAPHORES for excess in broken}
+        lacks = lacks or True in lacking
+        with_more = with_more or (None if False in lacking else plan)
         longest, semaphores = _longest(plan), 0 if most is None else _semaphores(plan)
         idle = 0 if longest < shortest else idle + 1
         more = min(max(shares * 5 // 4 + 1, -(-shares * longest // PLAN_OPERATIONS)), form.most)
         if longest <= PLAN_OPERATIONS or idle > 1 or more <= shares or semaphores * more > shares * (most or 1):
-            return _Fitted(None, closest, lacks)
+            return _Fitted(None, closest, lacks, with_more)
         if tried == 2:
             widest = _plan(depend(repeat(form.divide(form.most))), options, node)
             if _longest(widest) > PLAN_OPERATIONS:
                 broken = _exceeded_limits(widest, most)
-                return _Fitted(None, _closer(closest, max(broken, key=_excess)), lacks)
+                return _Fitted(None, _closer(closest, max(broken, key=_excess)), lacks, with_more)
         shares, shortest = more, min(shortest, longest)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collc.base.diagnostics import Note, Span
 from collc.source import limits
@@ -236,19 +237,9 @@ class _CollectiveBuilder:
     def finish_chunks(self, table: Int64Array) -> NamedChunks:
         """The chunks whose family, bytes and indices are in the rows of a table."""
         index = self.chunk_indices(table)
-        pre: list[tuple[Int64Array, Int64Array]] = []
-        post: list[tuple[Int64Array, Int64Array]] = []
-        op = np.full(len(table), -1, np.int8)
-        for condition in self.conditions:
-            chunk = find_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
-            pairs = (chunk, np.broadcast_to(np.asarray(condition.sets, np.int64), chunk.shape))
-            if isinstance(condition.node, s.Precondition):
-                pre.append(pairs)
-            else:
-                post.append(pairs)
-                self.reduction(condition, chunk, op, table)
-        before, after = (self._unite_sets(pairs, len(table)) for pairs in (pre, post))
+        before, after, op = self.conditions_of(index, table)
         self.check_held(before, after, table)
+        self.conditions.clear()  # the columns of their frames are larger than the result
         sets, (pre_of, post_of) = self.pool.merge_equal_sets([before, after])
         return NamedChunks(
             ChunkTable(
@@ -263,6 +254,23 @@ class _CollectiveBuilder:
             ),
             index,
         )
+
+    def conditions_of(
+        self, index: dict[str, ChunkIndex], table: Int64Array
+    ) -> tuple[Int64Array, Int64Array, NDArray[np.int8]]:
+        """The set of NPUs of each chunk before and after, and its operation, -1 if it has none."""
+        pre: list[tuple[Int64Array, Int64Array]] = []
+        post: list[tuple[Int64Array, Int64Array]] = []
+        op = np.full(len(table), -1, np.int8)
+        for condition in self.conditions:
+            chunk = find_chunks(condition.node.chunk, condition.frame, self.evaluator, index)
+            pairs = (chunk, np.broadcast_to(np.asarray(condition.sets, np.int64), chunk.shape))
+            if isinstance(condition.node, s.Precondition):
+                pre.append(pairs)
+            else:
+                post.append(pairs)
+                self.reduction(condition, chunk, op, table)
+        return self._unite_sets(pre, len(table)), self._unite_sets(post, len(table)), op
 
     def _unite_sets(self, pairs: list[tuple[Int64Array, Int64Array]], count: int) -> Int64Array:
         """int64[count]: the set of each chunk."""

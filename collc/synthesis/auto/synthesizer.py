@@ -25,6 +25,7 @@ from typing import Final
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
+from collc.synthesis.auto.bundles import Bundles
 from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, candidates
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
@@ -43,7 +44,9 @@ GAIN: Final = 50
 """A search goes on if its last turn made its schedule shorter by at least 1/GAIN."""
 
 SPARE_WORK: Final = 1_500_000
-"""Work beside three times that of the best; chosen on random programs 1 to 40 and 2000 to 2059 of `benchmarks auto`."""
+"""Work beside three times that of the best candidate; chosen on random programs 1 to 40 and 2000 to 2059 of `benchmarks
+auto`. Equal chunks are bundled if there are more chunks, and then into FIRST_WORK bundles at most.
+"""
 
 MOST_LISTED_CHUNKS: Final = 5_000_000
 """Chunks up to which synthesizers that list them are tried."""
@@ -66,7 +69,8 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
             notes = (*module.notes, f"auto: chose symmetric; the others would list at least {least:,} transfers")
             return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
     check_transfer_count(module.demand)
-    search = _Search(module, effort, synthesizers)
+    bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
+    search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
     try:
         search.run()
     except OutOfTime:
@@ -74,10 +78,14 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
             raise
     best, built = search.result()
     name = best.candidate.name
-    why = "meets the bound" if best.time <= search.bound().time else "is the best of those tried"
+    bound = search.bound()
+    why = "meets the bound" if best.time <= bound.time else "is the best of those tried"
+    if bundles is not None:  # what bounds the bundles does not bound their chunks
+        built, bound = bundles.unpack(built, module.demand), None
+        why = f"is the best of those tried for {len(bundles.size):,} bundles of equal chunks"
     notes = [*module.notes, *search.notes, f"auto: chose {name}, which {why}"]
     algorithm = f"{module.algorithm}+{name}" if module.algorithm else name
-    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=search.bound())
+    return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=bound)
 
 
 @dataclass(eq=False, slots=True)

@@ -12,7 +12,7 @@ from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
 from collc.synthesis.bounds.fluid import Fluid, exactly
 from collc.synthesis.bounds.timing import FEW_SETS, MOST_CUTS
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.arrays import BoolArray, Int64Array, distinct
 from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.network import Network
 
@@ -60,9 +60,6 @@ def searched_runs(fluid: Fluid, demand: Demand) -> list[Run]:
     alike: dict[Hashable, list[tuple[RunFamily, Int64Array]]] = {}
     for family, numbers in zip(demand.by_family.families, demand.by_family.numbers(), strict=True):
         alike.setdefault((family.first.standard, len(family.first.group)), []).append((family, numbers))
-    width = np.zeros(fluid.network.device_count)
-    for ends in (fluid.network.source, fluid.network.target):
-        np.add.at(width, ends, fluid.capacity)
     found: list[Run] = []
     for families in alike.values():
         most = max(1, MOST_SEARCHED // max(1, families[0][0].groups.shape[1] * fluid.network.link_count))
@@ -70,6 +67,8 @@ def searched_runs(fluid: Fluid, demand: Demand) -> list[Run]:
         if len(numbers) > most:
             groups = np.concatenate([family.groups for family, _ in families])
             order = np.argsort(np.concatenate([numbers for _, numbers in families]))
+            ends = np.concatenate([fluid.network.source, fluid.network.target])
+            width = np.bincount(ends, np.tile(fluid.capacity, 2), fluid.network.device_count)
             numbers = numbers[np.argsort(width[groups[order]].min(axis=1), kind="stable")[:most]]
         found += [demand.runs[number] for number in numbers.tolist()]
     return found
@@ -96,7 +95,8 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
 def _component_cuts(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     """For each link cost but the least, the components of the graph of all cheaper links, the narrowest first."""
     rates = np.array([float(kind.bandwidth or 0) for kind in network.kinds])
-    for price in np.unique(cost[network.kind])[1:].tolist():
+    used = np.bincount(network.kind, minlength=len(cost)) > 0
+    for price in distinct(cost[used])[1:].tolist():
         component = weakly_connected(Digraph.of(network).with_edges(cost[network.kind] < price))
         labels, sizes = np.unique(component[network.present], return_counts=True)
         into, out = component[network.target], component[network.source]
@@ -160,15 +160,16 @@ def _switch_cuts(network: Network) -> Iterator[BoolArray]:
 
 
 def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
-    """bool[devices]: sets whose incoming links are the bottleneck of a run if it ran alone, exactly.
+    """bool[devices]: sets whose incoming links are the bottleneck of a run if it ran alone, exactly; with a root and
+    many members, the bottleneck of as many as `most_sets` says, those with the slowest links.
 
     For All-Gather that is the bottleneck of ForestColl (Zhao et al., 2024).
     """
-    standard, group = run.standard, run.group.tolist()
+    standard, group = run.standard, run.group
     large = most_sets(fluid.network, FEW_SETS) < FEW_SETS  # a maximum flow for each NPU
     if standard is None or len(group) < 2 or large:
         return
-    shape, root = standard.shape, group[standard.root]
+    shape, root = standard.shape, int(group[standard.root])
     for backward, members in ((False, shape.end), (True, shape.start)):
         if members != "all":
             continue
@@ -176,8 +177,10 @@ def narrowest_sets(fluid: Fluid, run: Run) -> Iterator[BoolArray]:
         def search(fluid: Fluid, backward: bool = backward) -> GatherRate:
             graph = fluid.graph.reverse() if backward else fluid.graph
             if shape.has_root:
-                return broadcast_rate(graph, fluid.capacity, root, group)
-            return gather_rate(graph, fluid.capacity, group)
+                width = np.bincount(graph.target, fluid.capacity, graph.vertex_count)[group]
+                few = np.sort(np.argsort(width, kind="stable")[: most_sets(fluid.network, len(group))])
+                return broadcast_rate(graph, fluid.capacity, root, group[few].tolist())
+            return gather_rate(graph, fluid.capacity, group.tolist())
 
         found = exactly(fluid, search)
         if found is not None:

@@ -26,7 +26,7 @@ from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.set_names import name_of_links_between
 from collc.synthesis.bounds.timing import MOST_CUTS
-from collc.ten.arrays import Int64Array
+from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.module import Bound
 from collc.ten.network import Network
@@ -107,9 +107,10 @@ def _name(network: Network, run: Run, labels: Int64Array) -> str:
 def fast_components(fluid: Fluid, owner: Int64Array) -> Iterator[Int64Array]:
     """Parts that links faster than others join; each device that adds up is in one."""
     network = fluid.network
-    rate = np.array([float(rate) for rate in fluid.rates])[network.kind]
-    for limit in np.unique(rate)[:-1].tolist():
-        component = weakly_connected(Digraph.of(network).with_edges(rate > limit)).astype(np.int64)
+    rates = np.array([float(rate) for rate in fluid.rates])
+    used = np.bincount(network.kind, minlength=len(rates)) > 0
+    for limit in distinct(rates[used])[:-1].tolist():
+        component = weakly_connected(Digraph.of(network).with_edges(rates[network.kind] > limit)).astype(np.int64)
         labels = np.where(np.isin(component, component[owner >= 0]), component, -1)
         parts = len(np.unique(labels[owner >= 0]))
         if 1 < parts < int((owner >= 0).sum()):

@@ -84,6 +84,9 @@ def pccl(task: Task, effort: Effort) -> Schedule:
         return RowSchedule(task.model, Transfers.concatenate([]))
     if _plain_work(conditions, 0) > MOST_PLAIN:
         effort.work.add_compiler()
+    distances = len(conditions.targets) * task.network.link_count // COMPILED_TIMES
+    if effort.work.remainder is not None and distances > effort.work.remainder:  # a turn does not even begin
+        effort.work.add_setup(distances)
     if effort.work.is_exceeded:
         raise NoSchedule(STOPPED)
     goal = task_bound(task).time if effort.bound is None else effort.bound()

@@ -11,11 +11,12 @@ from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes
-from collc.synthesis.task import Effort
+from collc.synthesis.task import MAX_TRANSFERS, Effort
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -29,7 +30,8 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if it is small, has no
     such symmetry, or an All-to-All has too many transfers even of one NPU.
 
-    Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs.
+    Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs, or for an
+    All-to-All that cannot be listed either.
     """
     numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
     if numbers is None or standard is None or module.schedule is not None:
@@ -72,8 +74,16 @@ def _translations_of(module: Module, group: Group, numbers: ChunkNumbers, rows: 
 
 
 def _exchange(group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort) -> Transfers | None:
-    """The transfers of an All-to-All; None if they are too many, or NPUs differ in their directions."""
-    if int(group.span()[1].sum()) * numbers.parts > MOST_EXPANDED:
+    """The transfers of an All-to-All; None if they are too many, or NPUs differ in their directions.
+
+    Raises SourceError S0203 if they are too many and those of all NPUs cannot be listed either.
+    """
+    rows = int(group.span()[1].sum()) * numbers.parts
+    if rows * group.count > MAX_TRANSFERS and rows > MOST_EXPANDED:
+        message = f"an All-to-All of {group.count:,} NPUs needs {rows:,} transfers of the blocks of each of them"
+        hint = "use fewer NPUs or chunks"
+        raise SourceError(Diagnostic("S0203", f"{message}, more than the limit of {MOST_EXPANDED:,}", hint=hint))
+    if rows > MOST_EXPANDED:
         return None
     step = times.step
     plan = plan_all_to_all(group, numbers.parts, times if step is None else GeneratorTimes.steps(group), effort)

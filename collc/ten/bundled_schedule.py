@@ -1,0 +1,66 @@
+"""A schedule of bundles: equal chunks with the same ends, which follow one another over the same links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.demand import Demand
+from collc.ten.network import Network
+from collc.ten.schedule import Clock, LinkModel, Schedule, Transfers
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BundledSchedule(Schedule):
+    """Transfers of bundles, each of which stands for one transfer of every chunk of its bundle, in order.
+
+    rows: copies; their chunks are numbers of bundles. distance: int64[rows], picoseconds from the start of one chunk to
+    the start of the next, more than 0. first: int64[bundles + 1]; bundle k has the chunks
+    chunks[first[k]:first[k + 1]].
+    """
+
+    model: LinkModel
+    rows: Transfers
+    distance: Int64Array
+    first: Int64Array
+    chunks: Int32Array
+
+    @cached_property
+    def _count(self) -> Int64Array:
+        """int64[rows]: the chunks of the bundle of each row."""
+        return np.diff(self.first)[self.rows.chunk]
+
+    def __len__(self) -> int:
+        return int(self._count.sum())
+
+    @property
+    def row_count(self) -> int:
+        """See Schedule."""
+        return len(self.rows)
+
+    def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
+        """See Schedule. The blocks are for equal spans of time."""
+        start, spans = self.rows.start, -(-len(self) // rows)
+        end = int((start + self._count * self.distance).max(initial=0))
+        done = np.zeros(len(self.rows), np.int64)
+        for span in range(1, spans + 1):
+            until = np.clip(-((start - end * span // spans) // self.distance), 0, self._count)
+            yield self._expand(done, until - done)
+            done = until
+
+    def _expand(self, done: Int64Array, number: Int64Array) -> Transfers:
+        """The next chunks of each row. done: int64[rows], those before. number: int64[rows]."""
+        row = np.repeat(np.arange(len(number)), number)
+        position = np.arange(len(row)) + np.repeat(done - np.cumsum(number) + number, number)
+        chunk = self.chunks[self.first[self.rows.chunk[row]] + position]
+        return Transfers.of(chunk, self.rows.link[row], self.rows.start[row] + position * self.distance[row])
+
+    def collective_time(self, network: Network, demand: Demand) -> int:
+        """See Schedule."""
+        start = self.rows.start + (self._count - 1) * self.distance
+        last = replace(self.rows, chunk=self.chunks[self.first[self.rows.chunk]], start=start)
+        return int((start + Clock.of(network, demand, self.model).total_of(last)).max(initial=0))
