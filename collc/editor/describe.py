@@ -75,7 +75,10 @@ def _of_language(symbol: Symbol) -> str:
     elif symbol.kind == "function" and name in BUILTINS:
         texts.append(f"takes {BUILTINS[name].wanted}")
     elif symbol.kind == "attribute":
-        texts.append(", ".join(f"{types[name]} of a {owner}" for owner, types in ATTRIBUTES.items() if name in types))
+        kinds = {owner: f"{types[name]} of a {owner}" for owner, types in ATTRIBUTES.items() if name in types}
+        if "failures" in kinds:  # of no one type
+            kinds["failures"] = "rate or share that is left of what fails"
+        texts.append(", ".join(kinds.values()))
     elif symbol.kind == "option":
         records = [*SYNTHESIZERS.values(), *EMIT_KINDS.values()]
         texts.append(next((r.options[name].meaning for r in records if name in r.options), ""))

@@ -43,6 +43,8 @@ def jit(**options: object) -> Callable[[Kernel], Kernel]:
             return njit(**options)(function)
         if not _may_run(kernel._cache.cache_path):
             return njit(**options)(function)
+        file = kernel._cache._cache_file
+        file._source_stamp = file._source_stamp, _stamps_of_folder()
         kernel._cache = _ForgivingCache(kernel._cache)
         return kernel
 
@@ -58,6 +60,15 @@ def _for_any_number(kernel: Any) -> Any:  # noqa: ANN401
 
     kernel.get_call_template = get_call_template
     return kernel
+
+
+@cache
+def _stamps_of_folder() -> tuple[tuple[str, int, int], ...]:
+    """Name, time and size of each file of this folder: a kernel is compiled with those that it calls, and Numba looks
+    at its own file only. Old code that is called with the arguments of new code may crash.
+    """
+    stats = ((path.name, path.stat()) for path in sorted(Path(__file__).parent.glob("*.py")))
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
 
 
 @cache

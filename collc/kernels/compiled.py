@@ -45,8 +45,8 @@ BATCH: Final = 1 << 20
 def compile_kernel(function: Kernel) -> Kernel:
     """A function compiled by Numba with all functions of its module and of this folder that it calls, once per process.
 
-    The machine code is cached on disk (NUMBA_CACHE_DIR). Numba compiles again if the file of `function` changes, but
-    not if it is the file of a function called: those that change belong in the same file.
+    The machine code is cached on disk (NUMBA_CACHE_DIR). It is compiled again if the file of `function` or one of
+    this folder changes.
     """
     _REQUESTED.add(function)
     return _compile(function)

@@ -322,6 +322,31 @@ def test_schedules_with_the_same_failures_share_them(tmp_path: Path) -> None:
     assert len(FallbackIndex(tmp_path / "fallbacks.json").find(["nic[2, 0]"])) == 3
 
 
+def test_slow_parts_may_keep_different_shares_and_have_the_names_of_dead_ones(tmp_path: Path) -> None:
+    pair = """
+        import std.collectives
+        topology pair {
+            npu gpu[2]
+            switch leaf
+            for i in 0..2 { link gpu[i] <-> leaf (bandwidth: (1 + i) * 20GB/s, latency: 1us) }
+            part nic[i in 0..2] = { link gpu[i] <-> leaf }
+        }
+        schedule s on pair {
+            run all_gather(pair.npus, size: 1MiB)
+            failures any cable (bandwidth: 10GB/s), any 2 of nics (bandwidth: 10GB/s), any 2 of nics (bandwidth: 0.9)
+            failures any nic
+        }
+    """
+    collc.compile(pair, output=tmp_path, link_model="pipelined", synthesizer="pccl")
+    index = FallbackIndex(tmp_path / "fallbacks.json")
+    (both,) = index.find([], slow=["nic[1]", "nic[0]"])
+    (one,) = index.find([], slow=["nic[1]"])
+    assert (both.plan, one.plan) == ("s-with-slow-gpu-0-leaf-gpu-1-leaf", "s-with-slow-gpu-1-leaf")
+    assert both.time_ps == 2 * (52_428_800 + 1_000_000)  # 512 KiB over two links at 10 GB/s
+    for name in ("nic[1]", "gpu[1] <-> leaf"):
+        assert index.find([name])[0].plan == "s-without-gpu-1-leaf"
+
+
 def test_a_slow_part_loses_no_gpu(folder: Path) -> None:
     index = FallbackIndex(folder / "fallbacks.json")
     (fallback,) = index.find([], slow=["node[2].nic[1]"])

@@ -155,6 +155,9 @@ def test_hover_and_definition(client: Client, uri: str) -> None:
     (module,) = client.at("textDocument/definition", uri, 0, 12)
     assert module["uri"].endswith("/topologies.coll")
     assert client.at("textDocument/hover", uri, 2, 0) is None
+    client.change(uri, PROGRAM.replace("9MiB)", "9MiB)\n    failures any link (bandwidth: 1 / 2)"))
+    said = client.at("textDocument/hover", uri, 7, 25)["contents"]["value"]
+    assert said == "attribute **bandwidth**\n\nrate of a link, rate or share that is left of what fails"
     assert client.at("textDocument/definition", uri, 100, 100) == []
 
 

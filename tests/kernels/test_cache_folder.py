@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import collc
 from collc.base.trusted_folders import is_trusted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders have no modes")
@@ -103,6 +105,24 @@ def test_code_in_an_open_folder_is_not_run(cache: Path) -> None:
     assert done.stdout == "[0, 9]\n"
     assert f"others can write to {cache}" in done.stderr
     assert {path: path.read_bytes() for path in files} == before | {files[0]: b"not machine code"}
+
+
+@pytest.mark.slow
+def test_a_kernel_is_compiled_again_if_one_that_it_calls_has_changed(cache: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "copied"
+    shutil.copytree(Path(collc.__file__).parent, copied / "collc", ignore=shutil.ignore_patterns("__pycache__"))
+    kernels = copied / "collc" / "kernels"
+    (kernels / "outer.py").write_text("from collc.kernels.inner import inner\ndef outer(x): return inner(x)\n")
+    code = "from collc.kernels.compiled import compile_kernel; from collc.kernels.outer import outer\n"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(copied)}
+    for number in (3, 44):
+        (kernels / "inner.py").write_text(f"def inner(x): return x + {number}\n")
+        done = subprocess.run(
+            [sys.executable, "-c", f"{code}print(compile_kernel(outer)(1))"],
+            cwd=copied, capture_output=True, text=True, env=environment, check=True,
+        )  # fmt: skip
+        assert done.stdout == f"{number + 1}\n"
+    assert list(cache.rglob("outer.outer*.nbc"))
 
 
 @pytest.mark.slow

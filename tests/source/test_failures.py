@@ -71,6 +71,12 @@ def test_the_parts_of_pods(topology: str, counts: dict[str, int]) -> None:
     assert size.get("cube", {64}) == {64}
 
 
+def test_one_node_has_no_pods() -> None:
+    head = "import std.clusters\nimport std.collectives\ntopology pod = dgx_h100(1, pods: 2)\n"
+    with pytest.raises(SourceError, match="E0331"):
+        failing("any pod", text=head)
+
+
 def test_parts_may_lie_in_several_containers() -> None:
     text = CLUSTER.replace("    part lanes", "    part trio[t in 0..2] = { npu gpu[t..t + 3] }\n    part lanes")
     sets = failing("any 2 of npus within trio", text=text)

@@ -434,10 +434,14 @@ def test_nodes_that_lack_some_of_their_nvswitches(npus: list[int], cables: list[
         assert_right(problem(hurt, kind), repaired(problem(hurt, kind)))
 
 
-@pytest.mark.parametrize(("kind", "most"), [("all_gather", 1.015), ("all_reduce", 1.06)])
-def test_nvlinks_that_are_left_carry_what_others_have_lost(kind: str, most: float) -> None:
-    """Over gaps that the plan leaves, or without moved sums, it would be 10 % and 20 % more than the ideal."""
-    net = damaged(rails(16, 8, nvswitches=4), [], [(0, 128)])
+@pytest.mark.parametrize(
+    ("nodes", "kind", "most"), [(16, "all_gather", 1.015), (16, "all_reduce", 1.06), (2, "all_gather", 1.03)]
+)
+def test_nvlinks_that_are_left_carry_what_others_have_lost(nodes: int, kind: str, most: float) -> None:
+    """16 nodes: over gaps that the plan leaves, or without moved sums, it would be 10 % and 20 % more than the ideal; 2
+    nodes: if all within the node were planned anew, 8 %.
+    """
+    net = damaged(rails(nodes, 8, nvswitches=4), [], [(0, nodes * 8)])
     module = Module("m", net, KINDS[kind](net.npus.tolist(), chunk=2**19, chunks=16), LinkModel.PIPELINED)
     schedule = repaired(module)
     assert schedule.collective_time(net, module.demand) <= most * ideal_bound(net, module.demand).time

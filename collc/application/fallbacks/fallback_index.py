@@ -30,6 +30,9 @@ INDEX: Final = "fallbacks.json"
 JOIN: Final = " + "
 """What joins the names of parts that fail together, in ascending order of the names."""
 
+_SHARE: Final = re.compile(r"(?<= \(bandwidth: )[^)]+")
+"""The share that a slow part keeps, in the name of its failure."""
+
 Data = Mapping[str, Any]
 
 
@@ -269,12 +272,12 @@ def _failure(failures: Data, dead: Sequence[str], slow: Sequence[str], path: Pat
     """The class and the moves of a failure. Raises UsageError if there is none of these names."""
     known: Data = failures["failures"]
     names, slower = ({_without_label(failures, name) for name in each} for each in (dead, slow))
-    for share in failures.get("shares", ()) if slow else ("",):
-        whole, flat = (
-            [*{*map(form, names)}, *(f"{form(name)} (bandwidth: {share})" for name in slower)]
-            for form in (str, flat_name)
-        )
-        for name in (failure_name(whole), failure_name(flat), "" if slow else _container(failures, names)):
+    rank_of = {share: number for number, share in enumerate(failures.get("shares", ()))}
+    for form in (str, flat_name):
+        wanted = failure_name([*{*map(form, names)}, *(f"{name} (bandwidth: )" for name in {*map(form, slower)})])
+        alike = [name for name in known if _SHARE.sub("", name) == wanted] if slow else [wanted]
+        least = min(alike, key=lambda name: [rank_of.get(share, 0) for share in _SHARE.findall(name)], default="")
+        for name in (least, "" if slow else _container(failures, names)):
             if name in known:
                 return known[name]
     every, given = [*known, *failures["aliases"]], [*dead, *(f"{name} (bandwidth: 1/2)" for name in slow)]

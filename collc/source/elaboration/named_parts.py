@@ -308,19 +308,23 @@ _ALL: Final[dict[str, Callable[[Network], list[Part]]]] = {
 
 
 class _Failures:
-    """Collects failures. number: of each part by its devices and links. rows: the failures of each number of parts."""
+    """Collects failures. number: of each part by its devices, links and the share that is left. rows: the failures of
+    each number of parts.
+    """
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.names: dict[str, int] = {}
         self.rows: dict[int, dict[Index, None]] = {}
         self._number: dict[tuple[object, ...], int] = {}
+        self._first: dict[tuple[object, ...], str] = {}
 
     def number(self, part: Part) -> int:
-        """The number of a part; the first name of several that mean one part is its name."""
-        number = self._number.setdefault((part.devices, part.links, part.left), len(self.parts))
+        """The number of a part; the first name of several that mean one part is its name, dead or slow."""
+        own = part.devices, part.links
+        number = self._number.setdefault((*own, part.left), len(self.parts))
         if number == len(self.parts):
-            self.parts.append(part)
+            self.parts.append(replace(part, name=self._first.setdefault(own, part.name)))
         self.names.setdefault(part.name, number)
         return number
 

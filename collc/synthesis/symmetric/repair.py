@@ -178,13 +178,10 @@ class Repair:
         self.dropped, key = self._with_dependents(wanted, self.dropped)
         self._note_lost(key)
 
-    def drop_missing(self) -> None:
-        """Drop all over missing links, and all that is sent within nodes that lack some: what these have left is shared
-        anew, since gaps between messages of the plan are too short.
+    def drop_within_damaged(self) -> None:
+        """Drop all that is sent within nodes that lack links, so that what these have left is shared anew: gaps between
+        messages of the plan may be too short.
         """
-        self.drop(self.missing)
-        if self.numbers.pairs or not len(self.damaged_inside):
-            return
         near = np.flatnonzero(np.isin(self.moves.move_of, self.moves.nearest))
         steps = np.append(0, self.moves.steps[self.moves.nearest]).astype(np.int32)
         members = np.unique([self.translations.sum(steps, each) for each in self.damaged_inside.tolist()])

@@ -99,9 +99,22 @@ class _Repairer:
         self._numbers = numbers
         self._of_whole = ChunkNumbers(np.arange(whole.npu_count, dtype=np.int32), numbers.pairs, numbers.parts)
         self._times = ClassTimes.of(whole, translations, module.model, chunk_size(module.demand))
+        self._is_damaged_within = self._anew = False
 
     def schedule(self) -> RepairedSchedule | RowSchedule | None:
-        """The schedule; None if the plan cannot be repaired."""
+        """The schedule; None if the plan cannot be repaired. If nodes lack links, the shorter of two: with what is sent
+        within these nodes as planned, and anew.
+        """
+        schedules = [self._repair_plan()]
+        if self._is_damaged_within:
+            self._anew = True
+            schedules.append(self._repair_plan())
+        found = [each for each in schedules if each is not None]
+        return min(
+            found, key=lambda each: each.collective_time(self._module.network, self._module.demand), default=None
+        )
+
+    def _repair_plan(self) -> RepairedSchedule | RowSchedule | None:
         standard, network = self._module.demand.standard, self._module.network
         assert standard is not None
         if self._numbers.pairs and not network.has_switches:
@@ -186,7 +199,10 @@ class _Repairer:
         repair = Repair(network, whole, self._translations, self._times, numbers, rows)
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None
-        repair.drop_missing()
+        repair.drop(repair.missing)
+        self._is_damaged_within = not numbers.pairs and len(repair.damaged_inside) > 0
+        if self._anew and self._is_damaged_within:
+            repair.drop_within_damaged()
         return repair
 
     def _number_chunks(self, chunk: Int32Array, owner: Int32Array, link: Int32Array, start: Int64Array) -> Transfers:
