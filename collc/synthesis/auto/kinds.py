@@ -37,7 +37,7 @@ class ProblemKind:
         network = self.module.network
         try:
             sent = network.occupancy(self.module.demand.chunk_sizes)[network.kind]
-            latency = float(network.latencies[network.kind].mean())
+            latency = float(network.latencies[network.kind].sum()) / max(1, network.link_count)
         except ValueError:
             return False
         each = float(sent.mean() if sent.size else 0) + latency * stores
