@@ -102,7 +102,7 @@ _RECORDS: Final = (
         "demands that many NPUs share (All-Gather, Reduce-Scatter, All-Reduce, ...); no switches",
         COMMON,
         _copies("tacos", "tacos"),
-        applies=lambda problem: not problem.has_switches,
+        applies=lambda problem: not problem.module.network.has_switches,
     ),
     Synthesizer(
         "pccl",
@@ -125,14 +125,14 @@ _RECORDS: Final = (
         "reductions, also of groups and with copies beside them; no switches",
         COMMON,
         _modules("overlapped", "overlap"),
-        applies=lambda problem: problem.reduces and not problem.has_switches,
+        applies=lambda problem: problem.reduces and not problem.module.network.has_switches,
     ),
     Synthesizer(
         "exchange",
         "sums that all contributors get (All-Reduce), also of groups; no switches",
         COMMON,
         _exchange,
-        applies=lambda problem: problem.shares_sums and not problem.has_switches,
+        applies=lambda problem: problem.shares_sums and not problem.module.network.has_switches,
     ),
     Synthesizer(
         "one_shot",

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from collc.passes.synthesizers import auto
 from collc.synthesis.auto.candidates import Candidate
-from collc.synthesis.auto.group_parts import PartKind, group_parts, joined_parts
+from collc.synthesis.auto.group_parts import group_parts, joined_parts
 from collc.synthesis.auto.synthesizer import SPARE_WORK, Turns, _Search
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand, Op, Standard
 from collc.ten.endpoint import Endpoint
+from collc.ten.joined_schedule import RepeatedPart
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule, Transfers
@@ -33,7 +34,7 @@ def runs(*demands: Demand) -> Demand:
     return Demand(tuple(run for demand in demands for run in demand.runs))
 
 
-def kinds_of(module: Module) -> list[PartKind]:
+def kinds_of(module: Module) -> list[RepeatedPart]:
     """The kinds of parts of a module that has some."""
     kinds = group_parts(module)
     assert kinds is not None

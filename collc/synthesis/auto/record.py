@@ -38,7 +38,7 @@ class Synthesizer:
 
     supports: the problems that it is for, as in docs/language.md. options: with types, defaults and help.
     load: imports and returns the planner; None: for schedules whose runs all use handwritten algorithms.
-    applies: whether `auto` tries it on a problem, asked before it is loaded; None: never.
+    applies: whether `auto` tries it on a problem, asked before it is loaded.
     chooses_others: whether it runs others, so that it counts limits of NPUs itself and names the one that it chose.
     is_optimal: whether it promises the optimum, so that its schedules cannot be retimed for limits of NPUs.
     """
@@ -47,10 +47,6 @@ class Synthesizer:
     supports: str
     options: Options
     load: Callable[[], PhasePlanner | ModulePlanner] | None = None
-    applies: Callable[[ProblemKind], bool] | None = None
+    applies: Callable[[ProblemKind], bool] = lambda _: False
     chooses_others: bool = False
     is_optimal: bool = False
-
-    def is_for(self, problem: ProblemKind) -> bool:
-        """Whether `auto` tries it on a problem."""
-        return self.applies is not None and self.applies(problem)

@@ -2,10 +2,9 @@
 
 No decision needs an estimate of work or a clock, so that the choice is the same on all machines. A turn of a candidate
 begins no attempt after its limit, and is given up at GROWTH times that. Its next limit is GROWTH times as much, as
-long as it has no schedule, or its last turn made one shorter that takes at most NEAR times as long as the best. The
-candidate with the least next limit has the next turn. Those that are likely the best for the kind of problem (kinds.py)
-are a turn ahead, and so are those on the network as it is, if others are on direct links in the place of its switches.
-Each turn begins anew, so that all turns of a candidate together take a third more than its last one.
+long as it has no schedule, or its last turn made one shorter. The candidate with the least next limit has the next
+turn; some begin with more (`Candidate.ahead`). Each turn begins anew, so that all turns of a candidate together take a
+third more than its last one.
 
 Nothing is tried that could not be shorter: the search ends at the lower bound. From the turn on that finds the first
 schedule, all candidates together take at most three times the work in which the best one was found, and SPARE_WORK;
@@ -36,15 +35,10 @@ from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, c
 from collc.ten.module import Module
 
 FIRST_WORK: Final = 25_000
-"""Limit of the first turn of small problems; a sixteenth of a unit for each pair of a chunk and an NPU that it must
-reach if that is more.
-"""
+"""Limit of the first turn; 1/GROWTH^2 for each pair of a chunk and an NPU that it must reach if that is more."""
 
 GROWTH: Final = 4
 """The limit of a turn as a multiple of that of the one before, and the work at which it is given up of its limit."""
-
-NEAR: Final = 2
-"""Searches go on whose schedules take at most this many times as long as the best."""
 
 GAIN: Final = 50
 """A search goes on if its last turn made its schedule shorter by at least 1/GAIN."""
@@ -54,27 +48,26 @@ SPARE_WORK: Final = 1_500_000
 auto`. Equal chunks are bundled if there are more chunks, and then into FIRST_WORK bundles at most.
 """
 
-LARGE_GAIN: Final = 16
-"""If the best schedule could be shorter by less than 1/LARGE_GAIN, less is spared in proportion; chosen on the programs
-of SPARE_WORK.
-"""
-
 MOST_LISTED_CHUNKS: Final = 5_000_000
 """Chunks up to which synthesizers that list them are tried."""
 
 
 def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) -> Module:
-    """The module with the best schedule of those tried, its algorithm, and what was tried in the notes.
+    """The module with the best schedule of those tried, its algorithm, and what was tried in the notes; by symmetry if
+    it has too many chunks or transfers to list them. What the module's schedule has already is planned round.
 
-    What the module's schedule has already is planned round.
-    synthesizers: those to choose among.
     Raises what the synthesizers raise if none finds a schedule, NoSchedule if `effort.stop` asks to stop before.
     """
     if module.network.has_endpoints:
         refuse_buffers(module.network)
-    factored = _without_listing(module, effort)
-    if factored is not None:
-        return factored
+    least, many = module.demand.least_transfers, module.demand.chunk_count > MOST_LISTED_CHUNKS
+    if (many or least > MAX_TRANSFERS) and module.schedule is None:
+        from collc.synthesis.symmetric import factored_schedule
+
+        schedule = factored_schedule(module, effort)
+        if schedule is not None:
+            notes = (*module.notes, f"auto: chose symmetric; the others would list at least {least:,} transfers")
+            return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
     check_transfer_count(module.demand)
     bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
     search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
@@ -95,53 +88,37 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     return replace(built, algorithm=algorithm, seed=effort.seed, notes=tuple(notes), bound=bound)
 
 
-def _without_listing(module: Module, effort: Effort) -> Module | None:
-    """The module with a schedule by symmetry if it has too many chunks or transfers to list them."""
-    chunks = module.demand.chunk_count
-    transfers = module.demand.least_transfers
-    if (chunks <= MOST_LISTED_CHUNKS and transfers <= MAX_TRANSFERS) or module.schedule is not None:
-        return None
-    from collc.synthesis.symmetric import factored_schedule
-
-    schedule = factored_schedule(module, effort)
-    if schedule is None:
-        return None
-    note = f"auto: chose symmetric; the others would list at least {transfers:,} transfers"
-    notes = (*module.notes, note)
-    return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
-
-
 @dataclass(eq=False, slots=True)
 class Turns:
     """The turns of a candidate.
 
     limit: work after which its next turn begins no attempt. built: its best schedule. time: picoseconds of that.
-    useful: the work of the turn that found it. in_vain: work in which it was given up without one. reason: why there is
-    none. is_open: whether another turn may find a schedule, or a shorter one. is_spare: whether it has turns only as
+    useful: the work of the turn that found it. in_vain: work in which it was given up without one. failure: why there
+    is none. is_open: whether another turn may find a schedule, or a shorter one. is_spare: whether it has turns only as
     long as none has a schedule that is not.
     """
 
     candidate: Candidate
     limit: int
+    is_spare: bool = False
     built: Module | None = None
     time: int = 0
     useful: int = 0
     in_vain: int = 0
-    reason: str = ""
+    failure: CollcError | None = None
     is_open: bool = True
-    is_spare: bool = False
 
     def take(self, meter: WorkMeter) -> None:
-        """Take a turn. Raises CollcError if it finds no schedule."""
+        """Take a turn, which may find no schedule."""
         self.limit *= GROWTH
         try:
             built = self.candidate.build(meter)
             time = time_of(built)
         except CollcError as error:
             self.is_open = meter.is_exceeded and self.built is None
-            self.reason = GIVEN_UP.message if self.is_open else error.diagnostics[0].message
+            self.failure = NoSchedule(GIVEN_UP) if self.is_open else error
             self.in_vain = meter.spent - meter.setup if self.is_open else 0
-            raise
+            return
         self.limit = max(self.limit, GROWTH * (meter.spent - meter.setup))
         improved = self.built is None or GAIN * time <= (GAIN - 1) * self.time
         self.is_open = improved and (meter.is_used_up or meter.is_exceeded)
@@ -160,8 +137,8 @@ def time_of(module: Module) -> int:
 class _Search:
     """The search of one module.
 
-    most: all work that it may take when it has a schedule; None: any. spent: all work so far. counted: that from the
-    turn on that found the first schedule. failure: the first error.
+    most: all work that it may take when it has a schedule; None: any. spent: all work so far. in_vain: that before the
+    turn that found the first schedule.
     """
 
     module: Module
@@ -169,8 +146,7 @@ class _Search:
     synthesizers: Sequence[Synthesizer]
     most: int | None = None
     spent: int = 0
-    counted: int = 0
-    failure: CollcError | None = None
+    in_vain: int = 0
     _turns: list[Turns] = field(default_factory=list[Turns])
 
     def __post_init__(self) -> None:
@@ -179,59 +155,52 @@ class _Search:
 
     def run(self) -> None:
         """Tries all candidates, as long as something shorter is possible."""
-        known = candidates(self.module, self.effort, self.bound, self.synthesizers, self._plan_part)
+        demand, last = self.module.demand, self.effort.experience or Experience()
+        known, most = candidates(self.module, self.effort, self.bound, self.synthesizers, self._plan_part), 2
         divided = by_group(self.module, self._plan_part)
         if divided is not None:  # if its parts share nothing, nothing else is likely
-            most = 0 if divided.ahead else 2
-            known = [divided, *(replace(candidate, ahead=min(most, candidate.ahead)) for candidate in known)]
-        first = max(FIRST_WORK, self.module.demand.pair_count // GROWTH**2)
-        last, demand = self.effort.experience or Experience(), self.module.demand
+            known, most = [divided, *known], 0 if divided.ahead else 2
+        first = max(FIRST_WORK, demand.pair_count // GROWTH**2)
         hopeless, behind = last.left_out(demand), last.behind(demand)
-        for each in known:
-            most = -1 if each.name in hopeless else 1 if each.name in behind else each.ahead
-            candidate = replace(each, ahead=min(most, each.ahead))
-            limit = max(int(first * Fraction(GROWTH) ** candidate.ahead), last.least_work(each.name, demand))
-            self._turns.append(Turns(candidate, limit, is_spare=each.name in hopeless))
+        for candidate in known:
+            name, least = candidate.name, last.least_work(candidate.name, demand)
+            likely = 2 if candidate is divided else most
+            ahead = min(candidate.ahead, -1 if name in hopeless else 1 if name in behind else likely)
+            limit = max(int(first * Fraction(GROWTH) ** ahead), least)
+            self._turns.append(Turns(replace(candidate, ahead=ahead), limit, name in hopeless))
         while not self.effort.stop() and (chosen := self._next()) is not None:
-            self._take(*chosen)
+            turns, meter = chosen
+            name, began = turns.candidate.name, monotonic()
+            self.effort.progress(0.0, f"auto: {name}")
+            if self.best is None:
+                self.in_vain = self.spent
+            turns.take(meter)
+            self.spent += meter.spent
+            self.effort.progress(1.0, f"auto: {name} after {monotonic() - began:.1f} s")
         in_vain = {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
         last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
-
-    def _take(self, turns: Turns, meter: WorkMeter) -> None:
-        """A turn, and what it costs."""
-        name, began = turns.candidate.name, monotonic()
-        self.effort.progress(0.0, f"auto: {name}")
-        if self.best is None:
-            self.counted = 0
-        try:
-            turns.take(meter)
-        except CollcError as error:
-            self.failure = self.failure or error
-        self.spent += meter.spent
-        self.counted += meter.spent
-        self.effort.progress(1.0, f"auto: {name} after {monotonic() - began:.1f} s")
 
     def result(self) -> tuple[Turns, Module]:
         """The best schedule, and the turns that found it. Raises what the first candidate raised if there is none."""
         if self.best is None or self.best.built is None:
-            raise (None if self.effort.stop() else self.failure) or NoSchedule(STOPPED)
+            failures = (turns.failure for turns in self._turns if turns.failure and not self.effort.stop())
+            stopped = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
+            raise next(failures, NoSchedule(stopped))
         return self.best, self.best.built
 
     @property
     def notes(self) -> list[str]:
-        """The time of each schedule, the shortest first; then those without one, by the reason.
-
-        Reasons that differ in the names of devices and chunks only are shown once.
-        """
+        """The time of each schedule, the shortest first; then who has none, by reason but for names of devices."""
         by_time = sorted((turns for turns in self._turns if turns.built is not None), key=lambda turns: turns.time)
         notes = ["auto: " + ", ".join(f"{turns.candidate.name} takes {format_time(turns.time)}" for turns in by_time)]
-        alike: dict[str, list[Turns]] = {}
+        names: dict[str, tuple[list[str], str]] = {}
         for turns in self._turns:
-            if turns.reason and turns.built is None:
-                alike.setdefault(re.sub(r"[^\s\[]*\[[^]]*\]", "", turns.reason), []).append(turns)
-        for same in alike.values():
-            done = "gave up" if same[0].reason == GIVEN_UP.message else "no schedule by"
-            notes.append(f"auto: {done} {', '.join(turns.candidate.name for turns in same)}: {same[0].reason}")
+            if turns.failure and turns.built is None:
+                reason = turns.failure.diagnostics[0].message
+                names.setdefault(re.sub(r"[^\s\[]*\[[^]]*\]", "", reason), ([], reason))[0].append(turns.candidate.name)
+        for same, reason in names.values():
+            done = "gave up" if reason == GIVEN_UP.message else "no schedule by"
+            notes.append(f"auto: {done} {', '.join(same)}: {reason}")
         return notes
 
     @property
@@ -245,34 +214,25 @@ class _Search:
         """
         best = self.best
         for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
-            exceeds = best is not None and turns.built is not None and turns.time > NEAR * best.time
-            ends = exceeds or (turns.is_spare and best is not None and not best.is_spare)
-            if turns.is_open and not ends and (left := self._work_left(turns, best)) >= turns.limit:
+            left = GROWTH * turns.limit if best is None else self._work_left(turns, best)
+            if turns.is_open and left >= turns.limit:
                 return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
         return None
 
-    def _work_left(self, turns: Turns, best: Turns | None) -> int:
+    def _work_left(self, turns: Turns, best: Turns) -> int:
         """The work that may still be spent on a candidate: none if nothing can be gained, less if it is little."""
-        if best is None:
-            return GROWTH * turns.limit
         gain = Fraction(best.time - self.bound().time, max(1, best.time))
-        spare, more = self._spare, Fraction(2 * best.useful)
+        spare = SPARE_WORK * self.effort.trials * self.effort.work_part
+        if self.effort.time_limit is not None:  # seconds; work is counted in microseconds
+            spare = Fraction(self.effort.time_limit) * 10**6
         others_plan_each_part = turns is not best and best.candidate.parts * best.useful > GROWTH**2 * spare
-        if gain <= 0 or others_plan_each_part:
+        if gain <= 0 or others_plan_each_part or turns.is_spare > best.is_spare:
             return 0
-        if LARGE_GAIN * gain < 1:
-            spare, more = LARGE_GAIN * gain * spare, LARGE_GAIN * gain * more
-        elif turns is best or turns.candidate.ahead > 1:
-            spare *= GROWTH**2
-        left = best.useful + int(more + spare) - self.counted
+        share = min(Fraction(1), GROWTH**2 * gain)
+        is_likely = share == 1 and (turns is best or turns.candidate.ahead > 1)
+        more = share * (2 * best.useful + spare * (GROWTH**2 if is_likely else 1))
+        left = best.useful + int(more) + self.in_vain - self.spent
         return left if self.most is None else min(left, self.most - self.spent)
-
-    @property
-    def _spare(self) -> Fraction:
-        """Work beside that of the best candidate: about all of the time limit if there is one."""
-        if self.effort.time_limit is not None:
-            return Fraction(self.effort.time_limit) * 10**6  # microseconds
-        return SPARE_WORK * self.effort.trials * self.effort.work_part
 
     def _plan_part(self, module: Module, meter: WorkMeter, parts: int = 1) -> Module:
         """A smaller problem with its best schedule; counts the work. Raises what candidates do.
@@ -288,6 +248,3 @@ class _Search:
             return nested.result()[1]
         finally:
             meter.add(nested.spent)
-
-
-STOPPED: Final = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")

@@ -22,10 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collc.graph.digraph import Digraph
-from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
+from collc.graph.distances import UNREACHABLE, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
 from collc.synthesis.bounds.fluid import Fluid, surely_takes_less
-from collc.synthesis.bounds.ideal import PATH_WORK, ideal_bound, longest_by_first, longest_path, port_bounds
+from collc.synthesis.bounds.ideal import (
+    PATH_WORK,
+    distances_from_npus,
+    ideal_bound,
+    longest_by_first,
+    longest_path,
+    port_bounds,
+)
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import (
     DETAILED_DEVICES,
@@ -47,23 +54,26 @@ from collc.ten.schedule import LinkModel
 
 def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes) -> Iterator[Bound]:
     """For each NPU, what it sends and the farthest NPU that wants all of it; and the same backwards. Each bound is
-    larger than those before.
+    larger than those before. On a large network, for some NPUs only: two that are far apart, and others.
     """
-    if network.npu_count * network.link_count > PATH_WORK:
+    if network.link_count > PATH_WORK:
         return
-    row = np.zeros(network.device_count, np.int64)
-    row[network.npus] = np.arange(len(network.npus))
     largest = -1
     for backward, name in (
         (False, "the links out of {} and the path to {}"),
         (True, "the links into {} and the path from {}"),
     ):
         directed = network.reverse() if backward else network
-        distance = distances_to(Digraph.of(directed), times.total[:, 0][network.kind], network.npus)
+        ends, distance = distances_from_npus(directed.reverse(), times.total[:, 0])
+        row = np.full(network.device_count, -1)
+        row[ends] = np.arange(len(ends))
         delivery = _ReachTimes(directed, times, distance)
         for part in traffic:
             for holders, wanting, counts in part.shared_chunks():
-                near, others = (wanting, holders) if backward else (holders, wanting)
+                some = [npus[row[npus] >= 0] for npus in (holders, wanting)]
+                near, others = reversed(some) if backward else some
+                if not len(others):
+                    continue
                 farthest = others[distance[np.ix_(row[others], near)].argmax(axis=0)]
                 for npu, other in zip(near.tolist(), farthest.tolist(), strict=True):
                     time = delivery.time(npu, int(row[other]), counts) if npu != other else -1
@@ -75,7 +85,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
 class _ReachTimes:
     """When NPUs can have sent chunks over all their links so that the last ones have come to another NPU.
 
-    distance: int64[NPUs, devices], picoseconds.
+    distance: int64[some NPUs, devices], picoseconds.
     """
 
     def __init__(self, network: Network, times: TransferTimes, distance: Int64Array) -> None:

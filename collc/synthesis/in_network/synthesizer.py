@@ -43,11 +43,6 @@ def in_network(module: Module, effort: Effort, exchange: Exchange | None = None)
     return reduce_by_nodes(module, chunks, exchange)
 
 
-def has_reducing_switch(network: Network) -> bool:
-    """Whether any switch reduces, has multicast and an unlimited buffer."""
-    return bool(_sum_trees(network))
-
-
 def _reduced_chunks(module: Module) -> list[int]:
     """The chunks to reduce. Raises SourceError if other chunks move, or something is planned already."""
     table = module.demand.chunks
