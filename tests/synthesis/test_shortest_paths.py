@@ -12,9 +12,11 @@ import pytest
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.passes.synthesizers import auto
 from collc.synthesis import shortest_paths
+from collc.synthesis.auto.candidates import Candidate
+from collc.synthesis.auto.synthesizer import Turns
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.shortest_paths import along_shortest_paths
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
 from collc.ten.schedule import LinkModel
@@ -113,8 +115,13 @@ def test_compiled_kernels_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 def test_auto_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not why one of its candidates does not serve the demand: the caller takes shortest paths then."""
 
+    def refuse(_: WorkMeter) -> Module:
+        raise SourceError(Diagnostic("S0303", "not symmetric"))
+
     def fail(search: Any) -> None:
-        search.failure = SourceError(Diagnostic("S0303", "not symmetric"))
+        turns = Turns(Candidate("symmetric", refuse), 1)
+        turns.take(WorkMeter(1))
+        search._turns.append(turns)
 
     monkeypatch.setattr("collc.synthesis.auto.synthesizer._Search.run", fail)
     module = Module("m", support.ring(4, KIND), support.all_to_all(list(range(4)), 1000, 1), LinkModel.STORE)

@@ -31,8 +31,8 @@ class ProblemKind:
         return not obstacle_to_shared_sums(self.module)
 
     def is_short(self, copies: int, stores: bool = False) -> bool:
-        """Whether all links, in equal parts, carry some copies of chunks in a FEW latencies; not if times are unknown.
-        stores: whether a copy takes a link until it arrives.
+        """Whether all links, in equal parts, carry some copies of chunks in a FEW latencies; not if there is nothing to
+        carry, or times are unknown. stores: whether a copy takes a link until it arrives.
         """
         network = self.module.network
         try:
@@ -41,7 +41,7 @@ class ProblemKind:
         except ValueError:
             return False
         each = float(sent.mean() if sent.size else 0) + latency * stores
-        return copies * each <= FEW * latency * network.link_count
+        return 0 < copies * each <= FEW * latency * network.link_count
 
     @property
     def is_one_shot(self) -> bool:

@@ -184,7 +184,7 @@ class Sending:
     def transfers(self) -> Transfers:
         """All messages as transfers, one for each link and chunk."""
         columns: list[tuple[int, int, int, int, bool]] = []
-        chunks: list[Int32Array] = []
+        chunks: list[Int32Array] = [np.empty(0, np.int32)]
         for message, times in self._times.items():
             part, time = self._sets[message.chunks], times.start
             for link in message.links:
@@ -192,8 +192,8 @@ class Sending:
                 columns.append((link, time, times.spacing, came_over, link == message.links[-1] and not message.adds))
                 chunks.append(part.chunks)
                 time += part.total[link]
-        counts = np.array([len(part) for part in chunks])
-        table = np.repeat(np.array(columns, np.int64), counts, axis=0)
+        counts = np.array([len(part) for part in chunks[1:]], np.int64)
+        table = np.repeat(np.array(columns, np.int64).reshape(-1, 5), counts, axis=0)
         position = np.arange(len(table)) - np.repeat(np.cumsum(counts) - counts, counts)
         starts = table[:, 1] + position * table[:, 2]
         link, came_over, kept = table[:, 0].astype(np.int32), table[:, 3].astype(np.int32), table[:, 4].astype(np.bool_)
