@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from collc.graph.coordinates import declared_coordinates, untwisted_coordinates
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, ranges
 from collc.ten.network import Network
 
 SHARE = 3
@@ -89,10 +89,9 @@ def _votes(network: Network, image: Int64Array) -> Int64Array:
     there = network.source.astype(np.int64) * kinds + network.kind
     order = np.argsort(there, kind="stable")
     low = np.searchsorted(there[order], moved, "left")
-    size = np.searchsorted(there[order], moved, "right") - low
-    row = np.repeat(np.arange(len(near)), size)
-    position = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size) + low[row]
-    goal = network.target[order[position]].astype(np.int64)
+    after = np.searchsorted(there[order], moved, "right")
+    row = np.repeat(np.arange(len(near)), after - low)
+    goal = network.target[order[ranges(low, after)]].astype(np.int64)
     free = (goal >= network.npu_count) & ~np.isin(goal, image)
     pairs, count = np.unique(np.stack([network.target[near[row]], goal])[:, free], axis=1, return_counts=True)
     best = np.lexsort((pairs[1], pairs[1] != pairs[0], -count))

@@ -49,6 +49,12 @@ def group_positions(keys: Int32Array, count: int) -> tuple[Int32Array, Int32Arra
     return offsets, positions
 
 
+def ranges(first: Int64Array, after: Int64Array) -> Int64Array:
+    """int64: the numbers of each range, one range after another."""
+    size = after - first
+    return np.arange(int(size.sum()), dtype=np.int64) + np.repeat(first - (np.cumsum(size) - size), size)
+
+
 def find_keys(keys: Int64Array, wanted: Int64Array) -> tuple[Int64Array, BoolArray]:
     """(int64[n], bool[n]): the position of each wanted key among the ascending ones, and whether it is there."""
     if not len(keys):

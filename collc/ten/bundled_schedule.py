@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, ranges
 from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel, Schedule, Transfers
@@ -55,7 +55,7 @@ class BundledSchedule(Schedule):
     def _expand(self, done: Int64Array, number: Int64Array) -> Transfers:
         """The next chunks of each row. done: int64[rows], those before. number: int64[rows]."""
         row = np.repeat(np.arange(len(number)), number)
-        position = np.arange(len(row)) + np.repeat(done - np.cumsum(number) + number, number)
+        position = ranges(done, done + number)
         chunk = self.chunks[self.first[self.rows.chunk[row]] + position]
         return Transfers.of(chunk, self.rows.link[row], self.rows.start[row] + position * self.distance[row])
 

@@ -17,7 +17,7 @@ from collc.graph.digraph import Digraph, strongly_connected, weakly_connected
 from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.symmetric import is_symmetric
 from collc.synthesis.task import WorkMeter
-from collc.ten.arrays import Int32Array, Int64Array, distinct, find_keys, group_positions
+from collc.ten.arrays import Int32Array, Int64Array, distinct, find_keys, group_positions, ranges
 from collc.ten.compaction import renumber_demand, renumber_network
 from collc.ten.demand import Demand, FamilyRuns
 from collc.ten.joined_schedule import JoinedSchedule, RepeatedPart
@@ -107,10 +107,9 @@ def _links_at(network: Network, members: Rows) -> Rows:
     between = np.flatnonzero(is_between & (run.max() == 0))
     runs, links = [np.zeros(len(between), np.int64)], [between]
     for offsets, ends in (network.out_links, network.in_links):
-        counts = (offsets[npu + 1] - offsets[npu]).astype(np.int64)
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        runs.append(np.repeat(run, counts))
-        links.append(ends[within + np.repeat(offsets[npu], counts)].astype(np.int64))
+        first, after = offsets[npu].astype(np.int64), offsets[npu + 1].astype(np.int64)
+        runs.append(np.repeat(run, after - first))
+        links.append(ends[ranges(first, after)].astype(np.int64))
     width = max(1, network.link_count)
     run, link = np.divmod(distinct(np.concatenate(runs) * width + np.concatenate(links)), width)
     return run, link

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 
 from collc.synthesis.one_shot.trees import Message
-from collc.ten.arrays import Int32Array
+from collc.ten.arrays import Int32Array, ranges
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
 
@@ -194,7 +194,7 @@ class Sending:
                 time += part.total[link]
         counts = np.array([len(part) for part in chunks[1:]], np.int64)
         table = np.repeat(np.array(columns, np.int64).reshape(-1, 5), counts, axis=0)
-        position = np.arange(len(table)) - np.repeat(np.cumsum(counts) - counts, counts)
+        position = ranges(np.zeros_like(counts), counts)
         starts = table[:, 1] + position * table[:, 2]
         link, came_over, kept = table[:, 0].astype(np.int32), table[:, 3].astype(np.int32), table[:, 4].astype(np.bool_)
         return Transfers.of(np.concatenate(chunks), link, starts, True, came_over, kept=kept)

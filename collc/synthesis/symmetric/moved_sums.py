@@ -20,8 +20,8 @@ import numpy as np
 
 from collc.synthesis.symmetric.class_timetable import Routes
 from collc.synthesis.symmetric.level_plan import levels_of, sums
-from collc.synthesis.symmetric.repair import Lost, Repair, SpreadRequest, ranges
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.synthesis.symmetric.repair import Lost, Repair, SpreadRequest
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, ranges
 from collc.ten.network import Network
 from collc.ten.schedule import MOST_LISTED
 

@@ -26,7 +26,7 @@ from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.messages import Messages, Moves, csr_bounds
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, ranges
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
@@ -445,12 +445,6 @@ def load_kernels() -> None:
     columns = [memory[:0]] * len(SpreadKeys._fields)
     compile_kernel(spread_all)(layout, memory, SpreadKeys(*columns), Sends(*columns[:5]))
     compile_kernel(exchange_all)(layout, memory, Blocks(*columns[:6]), Routes(*columns[:3]))
-
-
-def ranges(first: Int64Array, after: Int64Array) -> Int64Array:
-    """int64: the numbers of each range, one range after another."""
-    size = after - first
-    return np.arange(int(size.sum()), dtype=np.int64) + np.repeat(first - (np.cumsum(size) - size), size)
 
 
 def _bounds_of(sizes: Iterable[int]) -> Int64Array:

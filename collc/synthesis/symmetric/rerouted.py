@@ -2,9 +2,9 @@
 
 Blocks whose routes are whole keep them. The others, one after another, the longest first, take a route on which no
 link carries more than the largest load so far, or than it can while the plan of the whole network lasts, if there is
-one, over as few links as possible. A list schedule of all transfers then takes little longer than
-the largest load. It lists them; if they are too many, the new routes are for the gaps between the translations of the
-plan (repair.py), which takes somewhat longer.
+one, over as few links as possible. A list schedule of all transfers then takes little longer than the largest load. It
+lists them; if they are too many, the new routes are for the gaps between the translations of the plan (repair.py),
+which takes somewhat longer.
 """
 
 from __future__ import annotations
