@@ -97,15 +97,15 @@ class _ReachTimes:
         """int64[n], see `TransferTimes.delivery`. rows: of the other NPUs. counts: int64[sizes], chunks."""
         offsets, links = self._network.out_links
         degrees = offsets[npus + 1] - offsets[npus]
-        found = np.full(len(npus), -1, np.int64)
+        ends = np.full(len(npus), -1, np.int64)
         for degree in np.unique(degrees):
             alike = np.flatnonzero(degrees == degree)
             own = links[offsets[npus[alike], None] + np.arange(degree)]
             lag = self._distance[rows[alike, None], self._network.target[own]]
             traits = np.where(lag < UNREACHABLE, lag * len(self._network.kinds) + self._network.kind[own], -1)
             distinct, number = np.unique(np.sort(traits, axis=1), axis=0, return_inverse=True)
-            found[alike] = np.array([self._time(each, counts) for each in distinct])[number.reshape(-1)]
-        return found
+            ends[alike] = np.array([self._time(each, counts) for each in distinct])[number.reshape(-1)]
+        return ends
 
     def _time(self, traits: Int64Array, counts: Int64Array) -> int:
         """traits: int64[links], lag and kind of each as one number."""
