@@ -11,12 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from collc.base.diagnostics import Diagnostic, SourceError
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME
 from collc.synthesis.symmetric.all_gather import plan_all_gather
-from collc.synthesis.symmetric.all_to_all import plan_all_to_all
+from collc.synthesis.symmetric.all_to_all import plan_all_to_all, short_paths
+from collc.synthesis.symmetric.bundled_exchange import exchange_in_bundles
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes
-from collc.synthesis.task import MAX_TRANSFERS, Effort
+from collc.synthesis.task import Effort
+from collc.ten.bundled_schedule import FactoredBundles
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -45,15 +47,14 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
         return None
     times = GeneratorTimes.of(network, module.model, group, chunk_size(module.demand))
     if numbers.pairs:
-        rows = _exchange(group, numbers, times, effort)
-        return None if rows is None else _translations_of(module, group, numbers, rows)
+        return _exchange(module.model, group, numbers, times, effort)
     gathers, reduces = standard.shape.end == "all", standard.shape.reduces
     copies = _gather(group, numbers.parts, times, effort)
     end = int((copies.start + times.total[group.generator_of[copies.link]]).max())
     parts = [_sums(group, copies, times, end)] if reduces else []
     if gathers:
         parts.append(copies.at(copies.start + (end if reduces else 0)))
-    return _translations_of(module, group, numbers, Transfers.concatenate(parts))
+    return _translations_of(module.model, group, numbers, Transfers.concatenate(parts))
 
 
 def tree_copies(
@@ -66,32 +67,31 @@ def tree_copies(
     if group is None:
         return None
     times = GeneratorTimes.of(network, model, group, size)
-    return _exchange(group, numbers, times, effort) if numbers.pairs else _gather(group, numbers.parts, times, effort)
-
-
-def _translations_of(module: Module, group: Group, numbers: ChunkNumbers, rows: Transfers) -> FactoredSchedule:
-    return FactoredSchedule(module.model, group.translations(), numbers, rows, np.zeros(len(rows), np.int64))
-
-
-def _exchange(group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort) -> Transfers | None:
-    """The transfers of an All-to-All; None if they are too many, or NPUs differ in their directions.
-
-    Raises SourceError S0203 if they are too many and those of all NPUs cannot be listed either.
-    """
-    rows = int(group.span()[1].sum()) * numbers.parts
-    if rows * group.count > MAX_TRANSFERS and rows > MOST_EXPANDED:
-        message = f"an All-to-All of {group.count:,} NPUs needs {rows:,} transfers of the blocks of each of them"
-        hint = "use fewer NPUs or chunks"
-        raise SourceError(Diagnostic("S0203", f"{message}, more than the limit of {MOST_EXPANDED:,}", hint=hint))
-    if rows > MOST_EXPANDED:
+    if not numbers.pairs:
+        return _gather(group, numbers.parts, times, effort)
+    if int(group.span()[1].sum()) * numbers.parts > MOST_EXPANDED:
         return None
+    schedule = _exchange(model, group, numbers, times, effort)
+    return schedule.listed.rows if isinstance(schedule, FactoredBundles) else schedule.rows
+
+
+def _translations_of(model: LinkModel, group: Group, numbers: ChunkNumbers, rows: Transfers) -> FactoredSchedule:
+    return FactoredSchedule(model, group.translations(), numbers, rows, np.zeros(len(rows), np.int64))
+
+
+def _exchange(
+    model: LinkModel, group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort
+) -> FactoredSchedule:
+    """An All-to-All: in bundles if it is large, or NPUs would differ in their directions."""
     step = times.step
-    plan = plan_all_to_all(group, numbers.parts, times if step is None else GeneratorTimes.steps(group), effort)
-    if plan.half is not None:
-        return None
-    chunk = numbers.of_representative(*np.divmod(plan.chunk, numbers.parts))
-    start = plan.start.astype(np.int64) * (step or 1)
-    return Transfers.of(chunk, group.link[plan.generator, plan.sender], start)
+    if STEP_TIME * int(group.span()[1].sum()) * numbers.parts <= MOST_PLAIN:
+        plan = plan_all_to_all(group, numbers.parts, times if step is None else GeneratorTimes.steps(group), effort)
+        if plan.half is None:
+            chunk = numbers.of_representative(*np.divmod(plan.chunk, numbers.parts))
+            start = plan.start.astype(np.int64) * (step or 1)
+            rows = Transfers.of(chunk, group.link[plan.generator, plan.sender], start)
+            return _translations_of(model, group, numbers, rows)
+    return exchange_in_bundles(group, short_paths(group, numbers.parts, effort), model, numbers, times)
 
 
 def _gather(group: Group, parts: int, times: GeneratorTimes, effort: Effort) -> Transfers:
