@@ -90,7 +90,7 @@ class FactoredBundles(FactoredSchedule):
 
     @cached_property
     def listed(self) -> FactoredSchedule:
-        """The schedule with a row for each chunk of a bundle. Raises SourceError U0109 if that needs too much memory."""
+        """The schedule with a row for each chunk of a bundle. Raises SourceError U0109 if it needs too much memory."""
         size = self.turns
         require_memory_of(int(size.sum()))
         row = np.repeat(np.arange(len(size)), size)

@@ -10,9 +10,11 @@ first what has most hops to go: in its last round every bundle makes its last ho
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic, SourceError
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes
 from collc.ten.arrays import Int32Array, Int64Array, ranges
@@ -21,13 +23,24 @@ from collc.ten.factored_schedule import ChunkNumbers
 from collc.ten.link_model import LinkModel
 from collc.ten.schedule import Transfers
 
+MOST_EXPANDED: Final = 30_000_000
+"""Rows of bundles that an All-to-All may have, and transfers of one NPU, or of lost paths, if they are listed."""
+
 
 def exchange_in_bundles(
     group: Group, hops: Int64Array, model: LinkModel, numbers: ChunkNumbers, times: GeneratorTimes
 ) -> FactoredBundles:
-    """The schedule in which messages from NPU 0 make int64[npus, copies, generators] hops, and its translations."""
+    """The schedule in which messages from NPU 0 make int64[npus, copies, generators] hops, and its translations.
+
+    Raises SourceError S0203 if it may have too many rows.
+    """
     plan = _Plan(group, hops.reshape(-1, hops.shape[2]), times)
-    axes = _axes_of(plan.hops)
+    axes, most = _axes_of(plan.hops), plan.hops.max(axis=0)
+    rows = len(axes) * int((most * (most + 1) // 2).sum())
+    if rows > MOST_EXPANDED:
+        message = f"an All-to-All of {group.count:,} NPUs needs {rows:,} rows, more than the limit of {MOST_EXPANDED:,}"
+        hint = "use fewer NPUs, or a network of more dimensions"
+        raise SourceError(Diagnostic("S0203", message, hint=hint))
     classes = _classes_of(plan.hops, axes)
     for phase in range(len(axes)):
         for number, messages in enumerate(classes):

@@ -7,14 +7,13 @@ same generator, to -s.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
+from collc.base.memory import require_for_search
 from collc.kernels.compiled import MOST_PLAIN, STEP_TIME
 from collc.synthesis.symmetric.all_gather import plan_all_gather
 from collc.synthesis.symmetric.all_to_all import plan_all_to_all, short_paths
-from collc.synthesis.symmetric.bundled_exchange import exchange_in_bundles
+from collc.synthesis.symmetric.bundled_exchange import MOST_EXPANDED, exchange_in_bundles
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes
 from collc.synthesis.task import Effort
@@ -24,16 +23,13 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import MOST_LISTED, LinkModel, Transfers
 
-MOST_EXPANDED: Final = 30_000_000
-"""Transfers of one NPU, or of lost paths, that an All-to-All may have."""
-
 
 def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | None:
-    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if it is small, has no
-    such symmetry, or an All-to-All has too many transfers even of one NPU.
+    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if it is small or has
+    no such symmetry.
 
     Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs, or for an
-    All-to-All that cannot be listed either.
+    All-to-All on rings that are too long.
     """
     numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
     if numbers is None or standard is None or module.schedule is not None:
@@ -91,7 +87,10 @@ def _exchange(
             start = plan.start.astype(np.int64) * (step or 1)
             rows = Transfers.of(chunk, group.link[plan.generator, plan.sender], start)
             return _translations_of(model, group, numbers, rows)
-    return exchange_in_bundles(group, short_paths(group, numbers.parts, effort), model, numbers, times)
+    require_for_search(8 * group.successors.size * numbers.parts, f"paths of {group.count * numbers.parts:,} messages")
+    hops = short_paths(group, numbers.parts, effort)
+    effort.work.add(len(hops))
+    return exchange_in_bundles(group, hops, model, numbers, times)
 
 
 def _gather(group: Group, parts: int, times: GeneratorTimes, effort: Effort) -> Transfers:
