@@ -89,7 +89,7 @@ class FactoredBundles(FactoredSchedule):
         return int(self.turns.sum()) * self.translations.count
 
     @cached_property
-    def listed(self) -> FactoredSchedule:
+    def chunk_schedule(self) -> FactoredSchedule:
         """The schedule with a row for each chunk of a bundle. Raises SourceError U0109 if it needs too much memory."""
         size = self.turns
         require_memory_of(int(size.sum()))
@@ -103,4 +103,4 @@ class FactoredBundles(FactoredSchedule):
     def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
         """See FactoredSchedule."""
         self.require_numbers()
-        return self.listed.blocks(rows)
+        return self.chunk_schedule.blocks(rows)

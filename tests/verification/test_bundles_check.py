@@ -57,7 +57,7 @@ def test_what_is_right_is_proved(name: str, model: LinkModel, monkeypatch: pytes
         assert is_proved(module, schedule)
         assert row_check(module, schedule)
         assert len(schedule.transfers) == len(schedule) > schedule.row_count
-        assert schedule.collective_time(module.network, module.demand) == schedule.listed.collective_time(
+        assert schedule.collective_time(module.network, module.demand) == schedule.chunk_schedule.collective_time(
             module.network, module.demand
         )
 

@@ -68,7 +68,7 @@ def tree_copies(
     if int(group.span()[1].sum()) * numbers.parts > MOST_EXPANDED:
         return None
     schedule = _exchange(model, group, numbers, times, effort)
-    return schedule.listed.rows if isinstance(schedule, FactoredBundles) else schedule.rows
+    return schedule.chunk_schedule.rows if isinstance(schedule, FactoredBundles) else schedule.rows
 
 
 def _translations_of(model: LinkModel, group: Group, numbers: ChunkNumbers, rows: Transfers) -> FactoredSchedule:
