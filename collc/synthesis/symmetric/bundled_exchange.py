@@ -117,7 +117,7 @@ class _Plan:
         begin = max(int(self._free[generator]), int((self._ready[moving] - offset - round_[count]).max()))
         self._free[generator] = begin + round_[1] + len(count) * busy
         self._add_rows(generator, left, begin + before, round_)
-        self._members.append((moving, self._places(moving)))
+        self._members.append((moving, self._elements(moving)))
         self._sizes.append(size)
         self._ready[moving] = begin + offset + round_[1] + total
         self._index[:, moving] += self._step[:, generator, None] * count
@@ -133,18 +133,18 @@ class _Plan:
         self._rows.append((bundle + self._bundles, link, begin[bundle] + round_[left[bundle] - hop]))
         self._bundles += len(left)
 
-    def _places(self, messages: Int64Array) -> Int64Array:
+    def _elements(self, messages: Int64Array) -> Int64Array:
         """int64: the elements of the group that take NPU 0 to where messages are."""
-        place = np.zeros(len(messages), np.int64)
+        element = np.zeros(len(messages), np.int64)
         for size, index in zip(self.group.coordinates.sizes, self._index, strict=True):
-            place = place * size + index[messages] % size
-        return place
+            element = element * size + index[messages] % size
+        return element
 
     def schedule(self, model: LinkModel, numbers: ChunkNumbers) -> FactoredBundles:
         """The schedule of all that was sent."""
         bundle, link, start = (np.concatenate(column) for column in zip(*self._rows, strict=True))
         rows = Transfers.of(bundle.astype(np.int32), link, start)
-        message, place = (np.concatenate(column) for column in zip(*self._members, strict=True))
+        message, element = (np.concatenate(column) for column in zip(*self._members, strict=True))
         return FactoredBundles(
             model,
             self.group.translations(),
@@ -153,7 +153,7 @@ class _Plan:
             self.times.busy[self.group.generator_of[rows.link]],
             np.cumsum(np.concatenate(self._sizes)),
             numbers.of_representative(*np.divmod(message, numbers.parts)),
-            place.astype(np.int32),
+            element.astype(np.int32),
         )
 
 
