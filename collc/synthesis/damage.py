@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from collc.graph.coordinates import declared_coordinates, untwisted_coordinates
-from collc.ten.arrays import Int32Array, Int64Array, ranges
+from collc.ten.arrays import Int32Array, Int64Array, distinct, find_keys, ranges
 from collc.ten.network import Network
 
 SHARE = 3
@@ -28,19 +28,19 @@ def undamaged_network(network: Network) -> Network | None:
     shifts = map(coordinates.cyclic_shift, range(len(coordinates.sizes)))
     generators = [_with_switches(network, npus) for npus in shifts]
     count, kinds = network.device_count, len(network.kinds)
-    keys = np.unique((network.source.astype(np.int64) * count + network.target) * kinds + network.kind)
+    keys = distinct((network.source.astype(np.int64) * count + network.target) * kinds + network.kind)
     own = keys
     while True:
         ends, kind = np.divmod(keys, kinds)
         source, target = np.divmod(ends, count)
         images = [(device[source] * count + device[target]) * kinds + kind for device in generators]
-        wider = np.union1d(keys, np.concatenate(images))
+        wider = distinct(np.concatenate([keys, *images]))
         if len(wider) - len(own) > len(own) // SHARE:
             return None
         if len(wider) == len(keys):
             break
         keys = wider
-    added = np.setdiff1d(keys, own).astype(np.int64)
+    added = keys[~find_keys(own, keys)[1]]
     if len(own) < network.link_count or (not len(added) and bool(network.present[: network.npu_count].all())):
         return None
     return _with_links(network, added)
@@ -69,12 +69,13 @@ def _with_switches(network: Network, npus: Int32Array) -> Int64Array:
     """
     image = np.full(network.device_count, -1, np.int64)
     image[: network.npu_count] = npus
-    votes = _votes(network, image)
+    votes = _votes(network, image) if network.has_switches else np.empty((0, 2), np.int64)
     while len(votes):
         image[votes[:, 0]] = votes[:, 1]
         votes = _votes(network, image)
     links = np.bincount(network.source, minlength=network.device_count)
-    unknown, left = np.flatnonzero(image < 0), np.setdiff1d(np.arange(network.device_count), image)
+    unknown = np.flatnonzero(image < 0)
+    left = np.flatnonzero(~np.isin(np.arange(network.device_count), image, kind="table"))
     image[unknown[np.argsort(links[unknown], kind="stable")]] = left[np.argsort(-links[left], kind="stable")]
     return image
 
