@@ -41,7 +41,7 @@ def undamaged_network(network: Network) -> Network | None:
             break
         keys = wider
     added = np.setdiff1d(keys, own).astype(np.int64)
-    if len(own) < network.link_count or (not len(added) and bool(network.present[: network.npu_count].all())):
+    if len(np.unique(keys // kinds)) < len(keys) or len(own) < network.link_count or (not len(added) and bool(network.present[: network.npu_count].all())):
         return None
     return _with_links(network, added)
 
