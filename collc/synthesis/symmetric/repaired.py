@@ -16,6 +16,7 @@ from collc.graph.digraph import Digraph
 from collc.graph.distances import hops_from
 from collc.graph.translations import find_translations
 from collc.synthesis.damage import SHARE, undamaged_network
+from collc.synthesis.symmetric.bundled_exchange import MOST_EXPANDED
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.cluster import cluster_copies
 from collc.synthesis.symmetric.group import find_group
@@ -23,7 +24,7 @@ from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.rerouted import list_blocks, reroute
 from collc.synthesis.symmetric.shared_links import share_links
-from collc.synthesis.symmetric.translated import MOST_EXPANDED, tree_copies
+from collc.synthesis.symmetric.translated import tree_copies
 from collc.synthesis.task import Effort
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
