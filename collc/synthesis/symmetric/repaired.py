@@ -88,13 +88,9 @@ def is_repairable(module: Module) -> bool:
 
 def _lost_paths(network: Network, whole: Network) -> int:
     """About how many pairs of NPUs lose their path: each link that is missing or slow carries its share of them."""
-    hops, left = int(hops_from(Digraph.of(whole), 0).sum()), network.link_count
-    return (
-        (whole.link_count - int(np.count_nonzero(network.kind == whole.kind[:left])))
-        * hops
-        * whole.npu_count
-        // whole.link_count
-    )
+    hops, count = int(hops_from(Digraph.of(whole), 0).sum()), whole.link_count
+    left = int(np.count_nonzero(network.kind == whole.kind[: network.link_count]))
+    return (count - left) * hops * whole.npu_count // count
 
 
 class _Repairer:
