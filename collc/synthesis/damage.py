@@ -60,7 +60,7 @@ def undamaged_network(network: Network) -> Network | None:
 def _usual_kinds(network: Network, kind: Int32Array, images: list[Int64Array]) -> Int32Array:
     """int32: for each link the kind of most of those that shifts take to each other, of equally many the fastest.
 
-    kind: of each link, -1 if it is missing. images: where shifts take each.
+    kind: of each link, -1 if it is missing. images: what shifts make of each.
     """
     if len(network.kinds) == 1:
         return np.zeros(len(kind), np.int32)
