@@ -45,13 +45,13 @@ class Bundles:
         bundles = np.minimum(number, most // len(kinds))
         of_kind, position = np.repeat(np.arange(len(kinds)), bundles), ranges(np.zeros_like(bundles), bundles)
         first = (np.cumsum(number) - number)[of_kind] + position * number[of_kind] // bundles[of_kind]
-        one, number = chunks[first], np.diff(first, append=len(table))
-        size = table.size[one]
+        leader, number = chunks[first], np.diff(first, append=len(table))
+        size = table.size[leader]
         needed = network.occupancy(size) * number
         for whole in (size * number, (size + 1) * number):  # as long on every link as the chunks one after another
             if (network.occupancy(whole) >= needed).all() and (needed > 0).all():
-                ends = {"pre": table.pre[one], "post": table.post[one], "op": table.op[one]}
-                names = {"family": table.family[one], "index": table.index[one]}
+                ends = {"pre": table.pre[leader], "post": table.post[leader], "op": table.op[leader]}
+                names = {"family": table.family[leader], "index": table.index[leader]}
                 demand = Demand((replace(run, pattern=replace(table, size=whole, **ends, **names)),))
                 return Bundles(replace(module, demand=demand), size, np.append(first, len(table)), chunks)
         return None
