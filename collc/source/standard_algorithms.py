@@ -61,10 +61,6 @@ def textbook_sends(network: Network, demand: Demand, number: int, name: str) -> 
     return sends.renumber(run.group, int(demand.first_chunk[number]))
 
 
-MOST_DIMENSIONS = 4
-"""Dimensions that the algorithms of the library take."""
-
-
 def dimension_sizes(network: Network) -> list[int]:
     """The sizes of the dimensions of the product that a network is, or of the one array that all NPUs form.
 
@@ -82,7 +78,7 @@ def dimension_sizes(network: Network) -> list[int]:
 def hierarchical_shape(network: Network, members: int) -> list[int]:
     """The sizes of dimensions for `hierarchical` over a group of `members` NPUs; [] if it does not fit.
 
-    It is for all NPUs of a network with two to MOST_DIMENSIONS dimensions, of which none has failed.
+    It is for all NPUs of a network with two to four dimensions, of which none has failed.
     """
     shape = dimension_sizes(network)
-    return shape if 1 < len(shape) <= MOST_DIMENSIONS and members == len(network.npus) == math.prod(shape) else []
+    return shape if len(shape) in {2, 3, 4} and members == len(network.npus) == math.prod(shape) else []
