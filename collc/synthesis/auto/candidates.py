@@ -66,11 +66,10 @@ def candidates(
     has_limits = len(Ports.of(module.network)) > 0
     plan = _Planner(effort, None if has_limits else lambda: bound().time).plan
     most = 1 if has_limits else 2  # each turn with limits plans twice, and retimes
-    found: dict[str, Candidate] = {}
+    found: list[Candidate] = []
 
     def add(name: str, ahead: int, search: Search) -> None:
-        if name not in found:
-            found[name] = Candidate(name, partial(_with_limits, module, search), min(most, ahead))
+        found.append(Candidate(name, partial(_with_limits, module, search), min(most, ahead)))
 
     if problem.reduces and module.network.reduces.any() and not module.relays:
         add("in-network", 1, lambda free, on: in_network(free, effort.with_work(on), lambda part: search(part, on)))
@@ -81,7 +80,7 @@ def candidates(
         elif record.applies(direct):
             over = partial(_plan_over_switches, direct_links, partial(plan, record))
             add(f"{record.name} on unwound switches", -1, over)
-    return sorted(found.values(), key=lambda candidate: -candidate.ahead)
+    return sorted(found, key=lambda candidate: -candidate.ahead)
 
 
 def _add_whole(meter: WorkMeter, work: int) -> None:

@@ -81,14 +81,13 @@ class ProblemKind:
         decides = not self.is_short(demand.pair_count)  # bandwidth
         overlaps, damaged = decides and self.reduces and is_direct, len(self.module.network.removed) > 0
         repaired = self.reduces and damaged and self.is_symmetric  # trees take longer, and much work to grow
-        has_root = demand.standard is not None and demand.standard.shape.has_root
         table = (
             ("symmetric", self.is_symmetric),
             ("one_shot", self.is_one_shot and (damaged or not self.is_symmetric)),
             ("exchange", not decides),
             ("tacos", is_shared and is_direct),
             ("overlapped", overlaps),
-            ("swarm", is_shared and decides and has_root and not is_direct),
+            ("swarm", is_shared and not is_direct and not self.is_one_shot and not repaired),
             ("forest", is_shared and decides and not overlaps and not repaired),
             ("pccl", not is_shared),
         )
