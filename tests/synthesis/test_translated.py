@@ -80,17 +80,41 @@ def test_bundles_if_half_of_the_npus_would_send_the_other_way_round(monkeypatch:
     assert isinstance(schedule, FactoredBundles)
 
 
-@pytest.mark.parametrize("model", LinkModel, ids=lambda model: model.value)
-@pytest.mark.parametrize("sizes", [(4, 4, 4), (3, 5, 8), (8, 8)])
-def test_bundles_are_near_the_bound(sizes: tuple[int, ...], model: LinkModel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "chunk", "model"),
+    [
+        ((3, 5, 8), 1, LinkModel.PIPELINED),
+        ((3, 5, 8), 2**16, LinkModel.PIPELINED),
+        ((3, 5, 8), 2**16, LinkModel.STORE),
+        ((8, 8), 2**9, LinkModel.PIPELINED),
+        ((4, 4, 4), 2**12, LinkModel.STORE),
+    ],
+)
+def test_bundles_are_near_the_bound(
+    sizes: tuple[int, ...], chunk: int, model: LinkModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any size: if latencies or if loads count most, and if both do."""
     monkeypatch.setattr(translated, "MOST_PLAIN", 0)
     net = grid(*sizes, wrap=True)
-    module = Module("m", net, all_to_all(net.npus.tolist(), chunk=2**16), model)
+    module = Module("m", net, all_to_all(net.npus.tolist(), chunk=chunk), model)
     schedule = translated.translated_schedule(module, Effort())
     assert isinstance(schedule, FactoredBundles)
     assert is_proved(module, schedule)
     bound = lower_bound(net, module.demand, model).time
     assert bound <= schedule.collective_time(net, module.demand) <= 1.02 * bound
+
+
+def test_bundles_of_many_hops_move_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly as fast as if a generator served one after another; loads count most."""
+    monkeypatch.setattr(translated, "MOST_PLAIN", 0)
+    monkeypatch.setattr(bundled_exchange, "MOST_PLAIN", 0)
+    net = ring(31)
+    module = Module("m", net, all_to_all(net.npus.tolist(), chunk=2**16), LinkModel.PIPELINED)
+    schedule = translated.translated_schedule(module, Effort())
+    assert isinstance(schedule, FactoredBundles)
+    assert is_proved(module, schedule)
+    bound = lower_bound(net, module.demand, LinkModel.PIPELINED).time
+    assert bound <= schedule.collective_time(net, module.demand) <= 1.01 * bound
 
 
 def test_a_bundled_schedule_is_for_npus_that_are_alike() -> None:
