@@ -146,3 +146,17 @@ def test_hierarchical_is_for_all_npus_of_networks_with_dimensions() -> None:
     assert hierarchical_shape(mesh, 4) == []
     assert hierarchical_shape(ring(8), 8) == []
     assert hierarchical_shape(remove_parts(mesh, [5], np.empty(0, np.int64)), 11) == []
+
+
+def test_transfers_that_need_no_retiming_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of one chunk over one wide switch, each of which waits for all before it."""
+    module = Module("m", switched(8), broadcast(list(range(8)), 1000), LinkModel.STORE)
+    library = StandardAlgorithms()
+    before = {name: lay_out(module, lambda _: None) for name, _, lay_out in textbook_algorithms(module, library)}
+    monkeypatch.setattr("collc.synthesis.retiming.ROUNDS", 0)
+    after = {name: lay_out for name, _, lay_out in textbook_algorithms(module, library)}
+    built = after["binomial_tree"](module, lambda _: None)
+    assert built.collective_time() == before["binomial_tree"].collective_time()
+    assert verify_schedule(built).ok
+    with pytest.raises(CollcError, match="meet on links"):
+        after["direct"](module, lambda _: None)

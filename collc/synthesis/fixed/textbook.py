@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import numpy as np
+
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.fixed.layout import lay_out
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
@@ -19,16 +21,19 @@ from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
-from collc.ten.schedule import RowSchedule, Transfers
+from collc.ten.schedule import Clock, RowSchedule, Transfers
+
+Count = Callable[[int], None]
 
 
 def textbook_algorithms(
     module: Module, library: AlgorithmLibrary
-) -> Iterator[tuple[str, int, Callable[[Module], Module]]]:
+) -> Iterator[tuple[str, int, Callable[[Module, Count], Module]]]:
     """The algorithms that may serve a module, in the order of the library; none if they cannot.
 
     Yields the name, about how many messages it has, and a function that lays the algorithm out on the network of a
-    module with the demand. It raises CollcError if the algorithm does not fit or does not run there.
+    module with the demand, and calls a function with the links that it has looked at. It raises CollcError if the
+    algorithm does not fit or does not run there.
 
     All runs are of standard collectives for which there is the algorithm, nothing is planned yet, and no switch has a
     limited buffer. An algorithm that takes a shape gets the shape of the product that the network is.
@@ -48,17 +53,26 @@ def textbook_algorithms(
             yield name, messages, partial(_laid_out_module, library, name)
 
 
-def _laid_out_module(library: AlgorithmLibrary, name: str, module: Module) -> Module:
+def _laid_out_module(library: AlgorithmLibrary, name: str, module: Module, count: Count) -> Module:
     """The module with an algorithm laid out. Raises CollcError if it does not fit or does not run on the network."""
     network, demand, parts = module.network, module.demand, list[Transfers]()
     for number in range(len(demand.runs)):
         sends = textbook_sends(library, network, demand, number, name)
-        parts.append(lay_out(network, demand, number, sends, module.model))
+        parts.append(lay_out(network, demand, number, sends, module.model, count=count))
     rows = Transfers.concatenate(parts)
     apart = shifted_left(network, demand, module.model, rows) if len(rows) <= 2 * MOST_TRANSFERS else None
+    if apart is None and _are_apart(rows, Clock.of(network, demand, module.model)):
+        apart = rows
     if apart is None:
         raise NoSchedule(Diagnostic("S0201", f"the messages of {name} meet on links too often"))
     return module.with_schedule(RowSchedule(module.model, apart), name)
+
+
+def _are_apart(rows: Transfers, clock: Clock) -> bool:
+    """Whether each transfer leaves its link before the next one enters it."""
+    order = np.lexsort((rows.start, rows.link))
+    link, start, end = rows.link[order], rows.start[order], (rows.start + clock.busy_of(rows))[order]
+    return bool(((link[1:] != link[:-1]) | (start[1:] >= end[:-1])).all())
 
 
 def textbook_sends(
