@@ -171,14 +171,13 @@ class LexicographicPaths:
 
     def _edges(self, side: int, vertex: int) -> list[Edge]:
         """The edges out of a vertex, or into it, each with its other end."""
-        found = self._edges_at[side].get(vertex)
-        if found is None:
+        known = self._edges_at[side]
+        if vertex not in known:
             offsets, edges = self._graph.in_edges if side else self._graph.out_edges
             own = edges[offsets[vertex] : offsets[vertex + 1]]
             ends = self._graph.source if side else self._graph.target
-            columns = ends[own].tolist(), self._length[own].tolist(), own.tolist()
-            found = self._edges_at[side][vertex] = list(zip(*columns, strict=True))
-        return found
+            known[vertex] = list(zip(ends[own].tolist(), self._length[own].tolist(), own.tolist(), strict=True))
+        return known[vertex]
 
 
 @dataclass(frozen=True, slots=True)

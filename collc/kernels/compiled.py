@@ -132,24 +132,25 @@ def without_references(function: Kernel) -> Kernel:
 
 
 @cache
-def _compile(function: FunctionType) -> Callable[..., Any]:
+def _compile(function: FunctionType, from_python: bool = True) -> Callable[..., Any]:
     function = cast("FunctionType", _IMPLEMENTATIONS.get(function, function))
     if function is trailing_zeros:
         from numba.cpython.unsafe.numbers import trailing_zeros as intrinsic
 
         return intrinsic
-    from collc.kernels.cached_jit import jit
+    from collc.kernels.cached_jit import jit, jit_of_called
 
     known = function.__globals__
     called = {
-        name: _compile(known[name])
+        name: _compile(known[name], from_python=False)
         for name in set(_names(function.__code__))
         if known.get(name) is not function and _is_kernel(known.get(name), function.__module__)
     }
     own = FunctionType(function.__code__, {**known, **called}, function.__name__, function.__defaults__)
     own.__qualname__, own.__module__, own.__doc__ = function.__qualname__, function.__module__, function.__doc__
     inline = "always" if getattr(function, "inline", False) else "never"
-    return jit(nogil=True, inline=inline, _nrt=not getattr(function, "without_references", False))(own)
+    counts_references = not getattr(function, "without_references", False)
+    return (jit if from_python else jit_of_called)(nogil=True, inline=inline, _nrt=counts_references)(own)
 
 
 def _is_kernel(value: object, module: str) -> bool:

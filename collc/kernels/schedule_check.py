@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.kernels.cached_jit import jit
+from collc.kernels.cached_jit import jit, jit_of_called
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, UInt8Array, UInt64Array
 
 LATEST = 2**61
@@ -93,7 +93,7 @@ class Scratch(NamedTuple):
     carried: UInt64Array
 
 
-@jit()
+@jit_of_called()
 def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
     """Store or combine what arrives; False if a contribution arrives twice."""
     for word in range(len(brought)):
@@ -103,7 +103,7 @@ def _arrive(value: UInt64Array, brought: UInt64Array, reduce: bool) -> bool:
     return True
 
 
-@jit()
+@jit_of_called()
 def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
     """Whether there is something to send, and the complete sum if it is a `send`."""
     some, complete = False, True
@@ -113,15 +113,17 @@ def _leaves(value: UInt64Array, full: UInt64Array, reduce: bool) -> bool:
     return some and (reduce or complete)
 
 
-@jit()
+@jit_of_called()
 def _begin(device: int, tag: int, seen: Int64Array, value: UInt64Array, queue: Int32Array) -> None:
     if seen[device] != tag:
         seen[device] = tag
-        value[device, :] = 0
-        queue[:, device] = -1
+        for word in range(value.shape[1]):  # an assignment of slices takes a second to compile
+            value[device, word] = 0
+        for end in range(len(queue)):
+            queue[end, device] = -1
 
 
-@jit()
+@jit_of_called()
 def _enter(position: int, reduce: bool, device: int, passes: BoolArray, queue: Int32Array, after: Int32Array) -> bool:
     """Put an arrival at the end of a switch's queue; False if it may not wait there beside the one before."""
     first = 0 if reduce else 2
@@ -137,7 +139,7 @@ def _enter(position: int, reduce: bool, device: int, passes: BoolArray, queue: I
     return True
 
 
-@jit()
+@jit_of_called()
 def _passed_on(reduce: bool, device: int, queue: Int32Array, after: Int32Array) -> int:
     """Take the first of a switch's queue: its position, -1 if there is none."""
     first = 0 if reduce else 2
@@ -147,7 +149,7 @@ def _passed_on(reduce: bool, device: int, queue: Int32Array, after: Int32Array) 
     return position
 
 
-@jit()
+@jit_of_called()
 def _order(rows: Int32Array, all_rows: Rows, total: Int64Array, scratch: Scratch) -> Int64Array:
     """The positions of rows in order of arrival, copies first, then by link; writes their times to `scratch.arrival`.
 
@@ -174,7 +176,7 @@ def _order(rows: Int32Array, all_rows: Rows, total: Int64Array, scratch: Scratch
     return order
 
 
-@jit()
+@jit_of_called()
 def _depart(
     position: int, rows: Int32Array, all_rows: Rows, full: UInt64Array, copy: bool, scratch: Scratch, tag: int
 ) -> int:
@@ -188,7 +190,7 @@ def _depart(
     if copy and partial:
         return -1
     if a < npus:
-        for word in range(words):  # an assignment of slices takes three seconds to compile
+        for word in range(words):
             carried[position, word] = value[a, word]
     else:
         came = _passed_on(partial, a, queue, after)
@@ -201,7 +203,7 @@ def _depart(
     return (partial and a >= npus) if _leaves(carried[position], full, partial) else -1
 
 
-@jit()
+@jit_of_called()
 def _is_right(
     rows: Int32Array,
     all_rows: Rows,

@@ -45,8 +45,8 @@ def _wait_count(network: Network, demand: Demand, rows: Transfers) -> int:
     there, here = (
         rows.chunk.astype(np.int64) * network.device_count + end[rows.link] for end in (network.source, network.target)
     )
-    key, place = np.unique(np.append(there, here), return_inverse=True)
-    out, into = (np.bincount(each, minlength=len(key)) for each in np.split(place.reshape(-1), 2))
+    key, row = np.unique(np.append(there, here), return_inverse=True)
+    out, into = (np.bincount(each, minlength=len(key)) for each in np.split(row.reshape(-1), 2))
     chunk, device = np.divmod(key, network.device_count)
     waits = (device >= network.npu_count) | (demand.chunks.op[chunk] != Op.COPY)
     return int((out * (out + into))[waits].sum())

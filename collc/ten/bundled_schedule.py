@@ -1,4 +1,4 @@
-"""A schedule of bundles: equal chunks with the same ends, which follow one another over the same links."""
+"""Schedules of bundles: equal chunks that follow one another over the same links, or over translations of these."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from collc.ten.arrays import Int32Array, Int64Array, ranges
 from collc.ten.demand import Demand
+from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.network import Network
-from collc.ten.schedule import Clock, LinkModel, Schedule, Transfers
+from collc.ten.schedule import Clock, LinkModel, Schedule, Transfers, require_memory_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,3 +65,42 @@ class BundledSchedule(Schedule):
         start = self.rows.start + (self._count - 1) * self.distance
         last = replace(self.rows, chunk=self.chunks[self.first[self.rows.chunk]], start=start)
         return int((start + Clock.of(network, demand, self.model).total_of(last)).max(initial=0))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FactoredBundles(FactoredSchedule):
+    """A factored schedule whose rows are bundles of chunks of the only representative, NPU 0.
+
+    rows: their chunks are numbers of bundles; each stands for one transfer of every chunk of its bundle, in order, at
+    the distance `turn`, over the link to which `elements` takes that of the row. first: int64[bundles + 1]; bundle k
+    has chunks[first[k]:first[k + 1]], of the representative, int32, and as many elements, int32.
+    """
+
+    first: Int64Array
+    chunks: Int32Array
+    elements: Int32Array
+
+    @property
+    def turns(self) -> Int64Array:
+        """See FactoredSchedule."""
+        return np.diff(self.first)[self.rows.chunk]
+
+    def __len__(self) -> int:
+        return int(self.turns.sum()) * self.translations.count
+
+    @cached_property
+    def chunk_schedule(self) -> FactoredSchedule:
+        """The schedule with a row for each chunk of a bundle. Raises SourceError U0109 if it needs too much memory."""
+        size = self.turns
+        require_memory_of(int(size.sum()))
+        row = np.repeat(np.arange(len(size)), size)
+        position = ranges(np.zeros(len(size), np.int64), size)
+        member = self.first[self.rows.chunk[row]] + position
+        link = self.translations.moved_links(self.rows.link[row], self.elements[member])
+        rows = Transfers.of(self.chunks[member], link, self.rows.start[row] + position * self.turn[row])
+        return FactoredSchedule(self.model, self.translations, self.numbers, rows, np.zeros(len(rows), np.int64))
+
+    def blocks(self, rows: int = 1 << 22) -> Iterator[Transfers]:
+        """See FactoredSchedule."""
+        self.require_numbers()
+        return self.chunk_schedule.blocks(rows)

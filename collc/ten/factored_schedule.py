@@ -277,9 +277,14 @@ class FactoredSchedule(Schedule):
         return _in_order(parts) if len(parts) > 1 else Transfers.concatenate(parts) if not parts else parts[0]
 
     @property
+    def turns(self) -> Int32Array | Int64Array:
+        """int[rows]: how many transfers follow each other on each link that translations of a row use."""
+        return self.translations.link_share[self.rows.link]
+
+    @property
     def last_start(self) -> Int64Array:
-        """int64[rows]: picoseconds, when the last translation of each transfer starts."""
-        return self.rows.start + self.turn * (self.translations.link_share[self.rows.link] - 1)
+        """int64[rows]: picoseconds, when the last of those transfers starts."""
+        return self.rows.start + self.turn * (self.turns - 1)
 
     def collective_time(self, network: Network, demand: Demand) -> int:
         """See Schedule; all chunks have the size that the collective says."""
@@ -303,11 +308,7 @@ class FactoredSchedule(Schedule):
 
         Raises SourceError S0203 if there are more chunks than 32 bits number.
         """
-        count = self.representative_chunks * self.translations.count
-        if count > MOST_NUMBERED:
-            message = f"the transfers of {count:,} chunks cannot be listed: the limit is {MOST_NUMBERED:,} chunks"
-            hint = "leave out what needs a list of all transfers, such as files"
-            raise SourceError(Diagnostic("S0203", message, hint=hint))
+        self.require_numbers()
         per = len(self.rows) if bool(self.turn.any()) else max(1, rows // self.translations.count)
         low = 0
         start = self.rows.start
@@ -317,6 +318,14 @@ class FactoredSchedule(Schedule):
                 high += 1
             yield self._expand(low, high)
             low = high
+
+    def require_numbers(self) -> None:
+        """Raise SourceError S0203 if there are more chunks than 32 bits number."""
+        count = self.representative_chunks * self.translations.count
+        if count > MOST_NUMBERED:
+            message = f"the transfers of {count:,} chunks cannot be listed: the limit is {MOST_NUMBERED:,} chunks"
+            hint = "leave out what needs a list of all transfers, such as files"
+            raise SourceError(Diagnostic("S0203", message, hint=hint))
 
     def _expand(self, low: int, high: int) -> Transfers:
         """All translations of the transfers low .. high - 1, sorted."""

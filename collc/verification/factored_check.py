@@ -33,15 +33,18 @@ def representatives_of(module: Module, schedule: FactoredSchedule) -> Module | N
 
     Links are free of congestion then.
     """
-    network, numbers = module.network, ChunkNumbers.of(module.demand)
-    standard = module.demand.standard if numbers is not None else None
-    if numbers is None or standard is None or not _have_same_numbers(numbers, schedule.numbers):
+    standard = module.demand.standard
+    if standard is None or not is_whole_collective(module, schedule):
         return None
-    if not follows_rule(module.demand.runs[0]):
-        return None
-    if len(numbers.rank) != network.npu_count:
-        return None
-    return representatives_on(network, schedule, standard, module)
+    return representatives_on(module.network, schedule, standard, module)
+
+
+def is_whole_collective(module: Module, schedule: FactoredSchedule) -> bool:
+    """Whether a demand is one collective over all NPUs with chunks of the numbers of the schedule."""
+    numbers = ChunkNumbers.of(module.demand)
+    if numbers is None or not _have_same_numbers(numbers, schedule.numbers):
+        return False
+    return follows_rule(module.demand.runs[0]) and len(numbers.rank) == module.network.npu_count
 
 
 def representatives_on(
@@ -54,8 +57,8 @@ def representatives_on(
     size = chunk_size(module.demand)
     if not are_translations(schedule.translations, network):
         return None
-    hops = _hops(network, schedule, size)
-    if hops is None or not _free_of_congestion(schedule, hops) or not _have_one_order(network, schedule.rows, hops):
+    hops = hops_of(network, schedule, size)
+    if hops is None or not is_free_of_congestion(schedule, hops) or not _have_one_order(network, schedule.rows, hops):
         return None
     rows, count = schedule.rows, schedule.representative_chunks
     known = count < 2**31 and int(rows.chunk.min()) >= 0 and int(rows.chunk.max()) < count
@@ -90,7 +93,7 @@ def _representative_chunks(schedule: FactoredSchedule, standard: Standard, size:
 
 
 @dataclass(frozen=True, eq=False)
-class _Hops:
+class Hops:
     """Columns of the rows. first, last: starts of the first and last translation. soonest, latest: their arrivals.
 
     All times are int64, picoseconds; `free` is when the class of links is free again.
@@ -105,7 +108,7 @@ class _Hops:
     latest: Int64Array
 
 
-def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | None:
+def hops_of(network: Network, schedule: FactoredSchedule, size: int) -> Hops | None:
     """The columns; None if a row is on no link, at no time, relays a partial, or needs buffers to be counted."""
     rows = schedule.rows
     if (
@@ -123,7 +126,7 @@ def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | No
         return None
     busy = schedule.model.busy(sent, total)
     kind, source, target = network.kind[rows.link], network.source[rows.link], network.target[rows.link]
-    share, last = schedule.translations.link_share[rows.link], schedule.last_start
+    share, last = schedule.turns, schedule.last_start
     if max(int(total.max()), int(rows.start.max()), int(last.max())) >= LATEST or int(total.min()) <= 0:
         return None
     least, most = np.where(share > 1, busy[kind], 0), np.int64(LATEST) // share
@@ -133,10 +136,10 @@ def _hops(network: Network, schedule: FactoredSchedule, size: int) -> _Hops | No
     switches = switches[switches >= network.npu_count] - network.npu_count
     if (network.buffers[switches] >= 0).any() or network.reduces[switches].any():
         return None
-    return _Hops(source, target, rows.start, last, last + busy[kind], rows.start + total[kind], last + total[kind])
+    return Hops(source, target, rows.start, last, last + busy[kind], rows.start + total[kind], last + total[kind])
 
 
-def _free_of_congestion(schedule: FactoredSchedule, hops: _Hops) -> bool:
+def is_free_of_congestion(schedule: FactoredSchedule, hops: Hops) -> bool:
     """Whether the times on each class of links are disjoint."""
     number = schedule.translations.link_class[schedule.rows.link]
     order = np.lexsort((hops.first, number))
@@ -144,7 +147,7 @@ def _free_of_congestion(schedule: FactoredSchedule, hops: _Hops) -> bool:
     return bool((hops.first[order][1:] >= hops.free[order][:-1])[same].all())
 
 
-def _have_one_order(network: Network, rows: Transfers, hops: _Hops) -> bool:
+def _have_one_order(network: Network, rows: Transfers, hops: Hops) -> bool:
     """Whether what each NPU holds of a chunk when it sends the chunk does not depend on the translation.
 
     Switches pass on as many copies, and as many partials, as reach them, the n-th after the n-th has come. So a link

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from collc.base.units import decimal, format_time
 from collc.kernels.compiled import BATCH, MOST_PLAIN, STEP_TIME
 from collc.ten.arrays import Int32Array, Int64Array, UInt8Array
+from collc.ten.bundled_schedule import FactoredBundles
 from collc.ten.factored_schedule import FactoredSchedule
 from collc.ten.joined_schedule import JoinedSchedule
 from collc.ten.limited import Ports, overlaps
@@ -28,6 +29,7 @@ from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import Clock, Schedule, Transfers
+from collc.verification.bundles_check import bundles_are_right
 from collc.verification.chunk_check import ChunkCheck
 from collc.verification.factored_check import representatives_of
 from collc.verification.joined_check import is_joined_right
@@ -179,6 +181,8 @@ def is_proved(module: Module, schedule: Schedule) -> bool:
         return is_joined_right(module, schedule, _is_right)
     if isinstance(schedule, RepairedSchedule):
         return is_repaired_right(module, schedule)
+    if isinstance(schedule, FactoredBundles):
+        return bundles_are_right(module, schedule)
     representatives = representatives_of(module, schedule) if isinstance(schedule, FactoredSchedule) else None
     if representatives is None:
         return False

@@ -20,6 +20,7 @@ from collc.simulation import astra_file
 from collc.source import limits, problems
 from collc.source.elaboration import collectives
 from collc.synthesis import task
+from collc.synthesis.symmetric import bundled_exchange
 from collc.ten import network, schedule, transform
 from collc.ten.text import cursor
 from collc.tuning import nccl_search, nccl_shapes
@@ -48,6 +49,7 @@ STATED = [
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,
     task.MAX_TRANSFERS,
+    bundled_exchange.MOST_EXPANDED,
     limits.MAX_ERRORS,
     limits.MAX_BITS,
     limits.MAX_FOLDERS,

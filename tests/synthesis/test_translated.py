@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from collc.base.diagnostics import SourceError
+from collc.synthesis.bounds import lower_bound
 from collc.synthesis.bounds.cuts import most_sets
 from collc.synthesis.reductions.compose import join
-from collc.synthesis.symmetric import symmetric_module, translated
+from collc.synthesis.symmetric import bundled_exchange, symmetric_module, translated
 from collc.synthesis.task import Effort
-from collc.ten.factored_schedule import FactoredSchedule
+from collc.ten.bundled_schedule import FactoredBundles
+from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, RowSchedule
@@ -69,20 +71,46 @@ def test_what_is_not_symmetric_is_none() -> None:
     some = all_gather(list(range(11)))
     whole = grid(3, 4, wrap=True)
     assert translated.translated_schedule(Module("m", whole, some, LinkModel.STORE), Effort()) is None
-    halves = all_to_all(list(range(4)))  # half of the NPUs reach the opposite one in the other direction
-    assert translated.translated_schedule(Module("m", ring(4), halves, LinkModel.STORE), Effort()) is None
 
 
-def test_an_exchange_with_too_many_transfers_of_one_npu_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = Module("m", grid(3, 3, wrap=True), all_to_all(list(range(9))), LinkModel.STORE)
-    hops = 4 + 4 * 2
-    for most, found in ((hops - 1, False), (hops, True)):
-        monkeypatch.setattr(translated, "MOST_EXPANDED", most)
-        assert (translated.translated_schedule(module, Effort()) is not None) == found
-    monkeypatch.setattr(translated, "MOST_EXPANDED", hops - 1)
-    monkeypatch.setattr(translated, "MAX_TRANSFERS", 9 * hops - 1)
-    with pytest.raises(SourceError, match=r"of 9 NPUs needs 12 transfers .* more than the limit of 11"):
+def test_bundles_if_half_of_the_npus_would_send_the_other_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translated, "MOST_LISTED", 0)
+    schedule = planned(ring(4), "all_to_all", 1, LinkModel.STORE).schedule
+    assert isinstance(schedule, FactoredBundles)
+
+
+@pytest.mark.parametrize("model", LinkModel, ids=lambda model: model.value)
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (3, 5, 8), (8, 8)])
+def test_bundles_are_near_the_bound(sizes: tuple[int, ...], model: LinkModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translated, "MOST_PLAIN", 0)
+    net = grid(*sizes, wrap=True)
+    module = Module("m", net, all_to_all(net.npus.tolist(), chunk=2**16), model)
+    schedule = translated.translated_schedule(module, Effort())
+    assert isinstance(schedule, FactoredBundles)
+    assert is_proved(module, schedule)
+    bound = lower_bound(net, module.demand, model).time
+    assert bound <= schedule.collective_time(net, module.demand) <= 1.02 * bound
+
+
+def test_an_exchange_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Module("m", ring(9), all_to_all(list(range(9))), LinkModel.STORE)
+    monkeypatch.setattr(translated, "MOST_PLAIN", 0)
+    monkeypatch.setattr(bundled_exchange, "MOST_EXPANDED", 2 * (1 + 2 + 3 + 4))
+    assert isinstance(translated.translated_schedule(module, Effort()), FactoredBundles)
+    monkeypatch.setattr(bundled_exchange, "MOST_EXPANDED", 19)
+    with pytest.raises(SourceError, match=r"of 9 NPUs needs 20 rows, more than the limit of 19"):
         translated.translated_schedule(module, Effort())
+
+
+def test_copies_of_one_npu_are_listed_for_repairs_if_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    demand = all_to_all(list(range(9)), chunks=2)
+    numbers = ChunkNumbers.of(demand)
+    assert numbers is not None
+    monkeypatch.setattr(translated, "MOST_PLAIN", 0)
+    for most, found in ((23, False), (24, True)):
+        monkeypatch.setattr(translated, "MOST_EXPANDED", most)
+        copies = translated.tree_copies(grid(3, 3, wrap=True), LinkModel.PIPELINED, numbers, 4096, Effort())
+        assert (copies is not None and len(copies) == 24) == found
 
 
 def test_an_all_reduce_counts_partials_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,11 +75,12 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
                 if not len(others):
                     continue
                 farthest = others[distance[np.ix_(row[others], near)].argmax(axis=0)]
-                for npu, other in zip(near.tolist(), farthest.tolist(), strict=True):
-                    time = delivery.time(npu, int(row[other]), counts) if npu != other else -1
-                    if time > largest:
-                        largest = time
-                        yield Bound(time, name.format(network.shown_name(npu), network.shown_name(other)))
+                apart = farthest != near
+                sent = delivery.times(near[apart], row[farthest[apart]], counts)
+                if sent.max(initial=-1) > largest:
+                    first, largest = int(sent.argmax()), int(sent.max())
+                    ends = (int(npus[apart][first]) for npus in (near, farthest))
+                    yield Bound(largest, name.format(*map(network.shown_name, ends)))
 
 
 class _ReachTimes:
@@ -90,22 +91,29 @@ class _ReachTimes:
 
     def __init__(self, network: Network, times: TransferTimes, distance: Int64Array) -> None:
         self._network, self._times, self._distance = network, times, distance
-        self._classes: dict[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]] = {}
-        self._known: dict[tuple[object, ...], int] = {}
+        self._known: dict[tuple[bytes, bytes], int] = {}
 
-    def time(self, npu: int, row: int, counts: Int64Array) -> int:
-        """See `TransferTimes.delivery`. row: of the other NPU. counts: int64[sizes], chunks."""
-        classes = self._classes.get((npu, row))
-        if classes is None:
-            offsets, links = self._network.out_links
-            own = links[offsets[npu] : offsets[npu + 1]]
-            lag = np.minimum(self._distance[row, self._network.target[own]], UNREACHABLE)
-            number = Counter(zip(self._network.kind[own].tolist(), lag.tolist(), strict=True))
-            classes = self._classes[npu, row] = tuple(sorted(number.items()))
-        key = classes, counts.tobytes()
+    def times(self, npus: Int32Array, rows: Int64Array, counts: Int64Array) -> Int64Array:
+        """int64[n], see `TransferTimes.delivery`. rows: of the other NPUs. counts: int64[sizes], chunks."""
+        offsets, links = self._network.out_links
+        degrees = offsets[npus + 1] - offsets[npus]
+        ends = np.full(len(npus), -1, np.int64)
+        for degree in np.unique(degrees):
+            alike = np.flatnonzero(degrees == degree)
+            own = links[offsets[npus[alike], None] + np.arange(degree)]
+            lag = self._distance[rows[alike, None], self._network.target[own]]
+            traits = np.where(lag < UNREACHABLE, lag * len(self._network.kinds) + self._network.kind[own], -1)
+            distinct, number = np.unique(np.sort(traits, axis=1), axis=0, return_inverse=True)
+            ends[alike] = np.array([self._time(each, counts) for each in distinct])[number.reshape(-1)]
+        return ends
+
+    def _time(self, traits: Int64Array, counts: Int64Array) -> int:
+        """traits: int64[links], lag and kind of each as one number."""
+        key = traits.tobytes(), counts.tobytes()
         if key not in self._known:
-            links_ = [LinkClass(kind, lag, lag, count) for (kind, lag), count in classes]
-            self._known[key] = self._times.delivery(links_, counts.tolist())
+            number = Counter(divmod(each, len(self._network.kinds)) for each in traits[traits >= 0].tolist())
+            links = [LinkClass(kind, lag, lag, count) for (lag, kind), count in sorted(number.items())]
+            self._known[key] = self._times.delivery(links, counts.tolist())
         return self._known[key]
 
 

@@ -7,31 +7,29 @@ same generator, to -s.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
-from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.memory import require_for_search
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME
 from collc.synthesis.symmetric.all_gather import plan_all_gather
-from collc.synthesis.symmetric.all_to_all import plan_all_to_all
+from collc.synthesis.symmetric.all_to_all import plan_all_to_all, short_paths
+from collc.synthesis.symmetric.bundled_exchange import MOST_EXPANDED, exchange_in_bundles
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes
-from collc.synthesis.task import MAX_TRANSFERS, Effort
+from collc.synthesis.task import Effort
+from collc.ten.bundled_schedule import FactoredBundles
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import MOST_LISTED, LinkModel, Transfers
 
-MOST_EXPANDED: Final = 30_000_000
-"""Transfers of one NPU, or of lost paths, that an All-to-All may have."""
-
 
 def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | None:
-    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if it is small, has no
-    such symmetry, or an All-to-All has too many transfers even of one NPU.
+    """A schedule of one All-Gather, Reduce-Scatter, All-Reduce or All-to-All over all NPUs; None if it is small or has
+    no such symmetry.
 
     Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs, or for an
-    All-to-All that cannot be listed either.
+    All-to-All on rings that are too long.
     """
     numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
     if numbers is None or standard is None or module.schedule is not None:
@@ -45,15 +43,14 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
         return None
     times = GeneratorTimes.of(network, module.model, group, chunk_size(module.demand))
     if numbers.pairs:
-        rows = _exchange(group, numbers, times, effort)
-        return None if rows is None else _translations_of(module, group, numbers, rows)
+        return _exchange(module.model, group, numbers, times, effort)
     gathers, reduces = standard.shape.end == "all", standard.shape.reduces
     copies = _gather(group, numbers.parts, times, effort)
     end = int((copies.start + times.total[group.generator_of[copies.link]]).max())
     parts = [_sums(group, copies, times, end)] if reduces else []
     if gathers:
         parts.append(copies.at(copies.start + (end if reduces else 0)))
-    return _translations_of(module, group, numbers, Transfers.concatenate(parts))
+    return _translations_of(module.model, group, numbers, Transfers.concatenate(parts))
 
 
 def tree_copies(
@@ -66,32 +63,34 @@ def tree_copies(
     if group is None:
         return None
     times = GeneratorTimes.of(network, model, group, size)
-    return _exchange(group, numbers, times, effort) if numbers.pairs else _gather(group, numbers.parts, times, effort)
-
-
-def _translations_of(module: Module, group: Group, numbers: ChunkNumbers, rows: Transfers) -> FactoredSchedule:
-    return FactoredSchedule(module.model, group.translations(), numbers, rows, np.zeros(len(rows), np.int64))
-
-
-def _exchange(group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort) -> Transfers | None:
-    """The transfers of an All-to-All; None if they are too many, or NPUs differ in their directions.
-
-    Raises SourceError S0203 if they are too many and those of all NPUs cannot be listed either.
-    """
-    rows = int(group.span()[1].sum()) * numbers.parts
-    if rows * group.count > MAX_TRANSFERS and rows > MOST_EXPANDED:
-        message = f"an All-to-All of {group.count:,} NPUs needs {rows:,} transfers of the blocks of each of them"
-        hint = "use fewer NPUs or chunks"
-        raise SourceError(Diagnostic("S0203", f"{message}, more than the limit of {MOST_EXPANDED:,}", hint=hint))
-    if rows > MOST_EXPANDED:
+    if not numbers.pairs:
+        return _gather(group, numbers.parts, times, effort)
+    if int(group.span()[1].sum()) * numbers.parts > MOST_EXPANDED:
         return None
+    schedule = _exchange(model, group, numbers, times, effort)
+    return schedule.chunk_schedule.rows if isinstance(schedule, FactoredBundles) else schedule.rows
+
+
+def _translations_of(model: LinkModel, group: Group, numbers: ChunkNumbers, rows: Transfers) -> FactoredSchedule:
+    return FactoredSchedule(model, group.translations(), numbers, rows, np.zeros(len(rows), np.int64))
+
+
+def _exchange(
+    model: LinkModel, group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort
+) -> FactoredSchedule:
+    """An All-to-All: in bundles if it is large, or NPUs would differ in their directions."""
     step = times.step
-    plan = plan_all_to_all(group, numbers.parts, times if step is None else GeneratorTimes.steps(group), effort)
-    if plan.half is not None:
-        return None
-    chunk = numbers.of_representative(*np.divmod(plan.chunk, numbers.parts))
-    start = plan.start.astype(np.int64) * (step or 1)
-    return Transfers.of(chunk, group.link[plan.generator, plan.sender], start)
+    if STEP_TIME * int(group.span()[1].sum()) * numbers.parts <= MOST_PLAIN:
+        plan = plan_all_to_all(group, numbers.parts, times if step is None else GeneratorTimes.steps(group), effort)
+        if plan.half is None:
+            chunk = numbers.of_representative(*np.divmod(plan.chunk, numbers.parts))
+            start = plan.start.astype(np.int64) * (step or 1)
+            rows = Transfers.of(chunk, group.link[plan.generator, plan.sender], start)
+            return _translations_of(model, group, numbers, rows)
+    require_for_search(8 * group.successors.size * numbers.parts, f"paths of {group.count * numbers.parts:,} messages")
+    hops = short_paths(group, numbers.parts, effort)
+    effort.work.add(len(hops))
+    return exchange_in_bundles(group, hops, model, numbers, times)
 
 
 def _gather(group: Group, parts: int, times: GeneratorTimes, effort: Effort) -> Transfers:
