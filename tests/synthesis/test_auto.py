@@ -523,7 +523,7 @@ def test_an_all_reduce_on_a_large_mesh_is_near_its_bound():
 
 
 def test_a_search_that_finds_nothing_ends_with_shortest_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As over a switch of 50,000 NPUs, where each turn takes more work than the ones before."""
+    """As over a switch of 50,000 NPUs, if each turn takes more work than it may."""
     monkeypatch.setattr("collc.synthesis.auto.synthesizer.SPARE_WORK", 500)
     built = choose(WIDE, Effort(), [SYNTHESIZERS["pccl"]])
     assert built.algorithm == "shortest paths"
