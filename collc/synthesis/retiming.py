@@ -31,25 +31,12 @@ def shifted_left(network: Network, demand: Demand, model: LinkModel, rows: Trans
     """The transfers of a schedule, each as early as their order allows; None if not found in ROUNDS.
 
     Transfers keep their order on each link, and arrivals and departures theirs at each device. Also None if a switch
-    has a limited buffer: which chunk fills a slot that another one leaves is not among what is kept. And if transfers
-    wait for more than ROUNDS MOST_TRANSFERS others, as those of one chunk over one switch do.
+    has a limited buffer: which chunk fills a slot that another one leaves is not among what is kept.
     """
-    if network.has_limited_buffers or _wait_count(network, demand, rows) > ROUNDS * MOST_TRANSFERS:
+    if network.has_limited_buffers:
         return None
     start = earliest_starts(_waits(network, demand, rows, Clock.of(network, demand, model)))
     return None if start is None else rows.at(np.array(start))
-
-
-def _wait_count(network: Network, demand: Demand, rows: Transfers) -> int:
-    """How many others transfers wait for at devices that wait for all arrivals or departures of a chunk, at most."""
-    there, here = (
-        rows.chunk.astype(np.int64) * network.device_count + end[rows.link] for end in (network.source, network.target)
-    )
-    key, row = np.unique(np.append(there, here), return_inverse=True)
-    out, into = (np.bincount(each, minlength=len(key)) for each in np.split(row.reshape(-1), 2))
-    chunk, device = np.divmod(key, network.device_count)
-    waits = (device >= network.npu_count) | (demand.chunks.op[chunk] != Op.COPY)
-    return int((out * (out + into))[waits].sum())
 
 
 def earliest_starts(waits: Waits) -> list[int] | None:

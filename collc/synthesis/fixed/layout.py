@@ -21,7 +21,6 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 
@@ -36,21 +35,15 @@ from collc.ten.schedule import Clock, LinkModel, Transfers
 
 
 def lay_out(
-    network: Network,
-    demand: Demand,
-    run: int,
-    sends: AlgorithmSends,
-    model: LinkModel,
-    span: Span | None = None,
-    count: Callable[[int], None] = lambda _: None,
+    network: Network, demand: Demand, run: int, sends: AlgorithmSends, model: LinkModel, span: Span | None = None
 ) -> Transfers:
     """The transfers of a run's algorithm, from time 0.
 
-    span: the run in its program, for messages. count: called with how many links were looked at for a path. Raises
-    SourceError if a send can never start, since its source never holds the chunk, holds it too late for its step, or no
-    path leads to its target; and if a reduction passes an NPU that has a contribution to the chunk.
+    span: the run in its program, for messages. Raises SourceError if a send can never start, since its source never
+    holds the chunk, holds it too late for its step, or no path leads to its target; and if a reduction passes an NPU
+    that has a contribution to the chunk.
     """
-    return _AlgorithmLayout(network, demand, run, sends, model, span, count).transfers()
+    return _AlgorithmLayout(network, demand, run, sends, model, span).transfers()
 
 
 def nominal_times(
@@ -60,7 +53,7 @@ def nominal_times(
 
     NPUs on the way forward what they do not hold. Raises as `lay_out`, but reductions may pass any NPU.
     """
-    layout = _AlgorithmLayout(network, demand, run, sends, model, span, lambda _: None, forwarding=True)
+    layout = _AlgorithmLayout(network, demand, run, sends, model, span, forwarding=True)
     layout.transfers()
     return np.array(layout.started, np.int64), np.array(layout.ended, np.int64)
 
@@ -86,11 +79,10 @@ class _AlgorithmLayout:
         sends: AlgorithmSends,
         model: LinkModel,
         span: Span | None,
-        count: Callable[[int], None],
         forwarding: bool = False,
     ) -> None:
         self._network, self._demand, self._run, self._span = network, demand, run, span
-        self._forwarding, self._count = forwarding, count
+        self._forwarding = forwarding
         self.started, self.ended = [-1] * len(sends), [-1] * len(sends)
         clock = Clock.of(network, demand, model)
         self._busy: list[list[int]] = clock.busy[network.kind].tolist()
@@ -149,9 +141,7 @@ class _AlgorithmLayout:
     def _path(self, send: int) -> list[int]:
         """The devices of a send's path, both ends included."""
         paths, source, target = self._paths_of(self._column[self._chunk[send]]), self._source[send], self._target[send]
-        looked_at = paths.looked_at
         path = [source, target] if paths.edges(source, target) else paths.path(source, target)
-        self._count(paths.looked_at - looked_at)
         if path is None:
             raise self._error("S0103", f"no path leads from {self._device(source)} to {self._device(target)}")
         return path
