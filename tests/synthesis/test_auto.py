@@ -17,7 +17,7 @@ from collc.kernels.compiled import LOAD_TIME
 from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.elaboration.elaborate import load_program
 from collc.synthesis.auto.kinds import ProblemKind
-from collc.synthesis.auto.synthesizer import Turns
+from collc.synthesis.auto.synthesizer import Turns, choose
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
