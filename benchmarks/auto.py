@@ -44,7 +44,6 @@ from collc.passes.registry import Fixed, HandwrittenRun, Invert, PassContext, Sy
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.source.elaboration.elaborate import load_program
 from collc.source.program import ScheduleRequest
-from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
@@ -210,7 +209,7 @@ def _others(module: Module, text: Callable[[str], str], limit: float) -> Iterato
 
 
 def _synthesized(name: str, module: Module, limit: float | None) -> Module:
-    effort = Effort(library=StandardAlgorithms())
+    effort = Effort()
     if limit is not None:
         effort = replace(effort, stop=_CpuLimit(limit).reached)
     context = PassContext(effort=effort)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -13,6 +14,13 @@ def _distance(a: str, b: str, limit: int) -> int:
     """The Damerau-Levenshtein distance of two names (optimal string alignment), or limit + 1 if it is more."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
+    first = last = 0  # what both begin or end with makes no difference
+    while first < min(len(a), len(b)) and a[first] == b[first]:
+        first += 1
+    a, b = a[first:], b[first:]
+    while last < min(len(a), len(b)) and a[-1 - last] == b[-1 - last]:
+        last += 1
+    a, b = a[: len(a) - last], b[: len(b) - last]
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
@@ -47,11 +55,19 @@ def closest_name(name: str, known: Iterable[str], edits: int = 2) -> str | None:
 
 def nearest(name: str, known: Iterable[str], most: int) -> list[str]:
     """At most `most` of the known names, in order of their distance to a misspelled one, then alphabetically."""
+    word, letters = name.lower(), Counter(name.lower())
 
-    def rank(other: str) -> tuple[int, str]:
-        return _distance(name.lower(), other.lower(), max(len(name), len(other))), other
+    def least(other: str) -> int:  # an edit adds, removes or replaces one letter at most
+        own = Counter(other.lower())
+        return max((letters - own).total(), (own - letters).total())
 
-    return sorted(known, key=rank)[:most]
+    best: list[tuple[int, str]] = []
+    for edits, other in sorted((least(other), other) for other in known):
+        limit = best[-1][0] if len(best) == most else max(len(name), len(other))
+        if edits > limit:
+            break
+        best = sorted([*best, (_distance(word, other.lower(), limit), other)])[:most]
+    return [other for _, other in best]
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -9,12 +9,12 @@ import heapq
 from collections import namedtuple
 from collections.abc import MutableSequence, Sequence
 
-RouteGraph = namedtuple("RouteGraph", "out_offsets out_links source target index sizes strides distance")
+RouteGraph = namedtuple("RouteGraph", "out_offsets out_links source target weight index sizes strides distance")
 """Links, and how far it is at least.
 
-out_offsets, out_links: the links out of each NPU (CSR). source, target: of each link. index: [axes * NPUs], of each NPU
-along each axis of a group with some sizes and strides. distance: hops from element 0 to each one at least, as between
-their translations.
+out_offsets, out_links: the links out of each NPU (CSR). source, target: of each link. weight: what a message adds to
+the load of each link. index: [axes * NPUs], of each NPU along each axis of a group with some sizes and strides.
+distance: hops from element 0 to each one at least, as between their translations.
 """
 
 
@@ -48,7 +48,7 @@ def find_route(
         for number in range(graph.out_offsets[npu], graph.out_offsets[npu + 1]):
             link = out_links[number]
             there = target[link]
-            whole = cost[npu] + (len(load) if load[link] >= largest else 1)
+            whole = cost[npu] + (len(load) if load[link] + graph.weight[link] > largest else 1)
             if cost[there] and cost[there] <= whole:
                 continue
             if not cost[there]:
@@ -65,7 +65,7 @@ def find_route(
         link = via[npu]
         route[hops] = link
         hops += 1
-        load[link] += 1
+        load[link] += graph.weight[link]
         load[len(load) - 1] = max(load[len(load) - 1], load[link])
         npu = graph.source[link]
     for npu in touched:

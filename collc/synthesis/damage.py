@@ -1,4 +1,6 @@
-"""Which network a damaged one was: the whole one has the links and NPUs that shifts of its NPUs lack."""
+"""Which network a damaged one was: the whole one has the links and NPUs that shifts of its NPUs lack, and each
+link is as most of those that shifts take it to.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from functools import lru_cache
 import numpy as np
 
 from collc.graph.coordinates import declared_coordinates, untwisted_coordinates
+from collc.graph.digraph import Digraph, weakly_connected
 from collc.ten.arrays import Int32Array, Int64Array, distinct, find_keys, ranges
 from collc.ten.network import Network
 
 SHARE = 3
-"""A network that lacks over 1/SHARE of the links that it has is not completed, and a plan over 1/SHARE not repaired."""
+"""A network with over 1/SHARE of its links damaged is not completed; a plan that loses over 1/SHARE is not repaired."""
 
 
 @lru_cache(maxsize=2)  # synthesizers and bounds ask for the same one
@@ -27,28 +30,55 @@ def undamaged_network(network: Network) -> Network | None:
     coordinates = untwisted_coordinates(network, declared)
     shifts = map(coordinates.cyclic_shift, range(len(coordinates.sizes)))
     generators = [_with_switches(network, npus) for npus in shifts]
-    count, kinds = network.device_count, len(network.kinds)
-    keys = distinct((network.source.astype(np.int64) * count + network.target) * kinds + network.kind)
+    count = network.device_count
+    keys, link = np.unique(network.source.astype(np.int64) * count + network.target, return_index=True)
     own = keys
     while True:
-        ends, kind = np.divmod(keys, kinds)
-        source, target = np.divmod(ends, count)
-        images = [(device[source] * count + device[target]) * kinds + kind for device in generators]
+        source, target = np.divmod(keys, count)
+        images = [device[source] * count + device[target] for device in generators]
         wider = distinct(np.concatenate([keys, *images]))
         if len(wider) - len(own) > len(own) // SHARE:
             return None
         if len(wider) == len(keys):
             break
         keys = wider
-    added = keys[~find_keys(own, keys)[1]]
-    if len(own) < network.link_count or (not len(added) and bool(network.present[: network.npu_count].all())):
+    if len(own) < network.link_count:
         return None
-    return _with_links(network, added)
+    is_own = find_keys(own, keys)[1]
+    before = np.full(len(keys), -1, np.int32)
+    before[is_own] = network.kind[link]
+    kind = _usual_kinds(network, before, [np.searchsorted(keys, image) for image in images])
+    slow = int(np.count_nonzero((kind != before)[is_own]))
+    is_whole = len(own) == len(keys) and slow == 0 and bool(network.present[: network.npu_count].all())
+    if is_whole or len(keys) - len(own) + slow > len(own) // SHARE:
+        return None
+    kinds = network.kind.copy()
+    kinds[link] = kind[is_own]
+    return _with_links(replace(network, kind=kinds), keys[~is_own], kind[~is_own])
 
 
-def _with_links(network: Network, keys: Int64Array) -> Network:
-    ends, kind = np.divmod(keys, len(network.kinds))
-    source, target = np.divmod(ends, network.device_count)
+def _usual_kinds(network: Network, kind: Int32Array, images: list[Int64Array]) -> Int32Array:
+    """int32: for each link the kind of most of those that shifts take to each other, of equally many the fastest.
+
+    kind: of each link, -1 if it is missing. images: what shifts make of each.
+    """
+    if len(network.kinds) == 1:
+        return np.zeros(len(kind), np.int32)
+    number = np.arange(len(kind))
+    source, target = np.tile(number, len(images)).astype(np.int32), np.concatenate(images).astype(np.int32)
+    label = weakly_connected(Digraph(len(kind), source, target))
+    rate = np.array([float(each.bandwidth or 0) for each in network.kinds])
+    there = np.flatnonzero(kind >= 0)
+    pair, many = np.unique(label[there].astype(np.int64) * len(rate) + kind[there], return_counts=True)
+    orbit, own = np.divmod(pair, len(rate))
+    order = np.lexsort((rate[own], many, orbit))
+    usual = np.zeros(len(kind), np.int32)
+    usual[orbit[order]] = own[order]  # the last of each
+    return usual[label]
+
+
+def _with_links(network: Network, keys: Int64Array, kind: Int32Array) -> Network:
+    source, target = np.divmod(keys, network.device_count)
     present = network.present.copy()
     present[: network.npu_count] = True
     present[source] = True
@@ -69,13 +99,12 @@ def _with_switches(network: Network, npus: Int32Array) -> Int64Array:
     """
     image = np.full(network.device_count, -1, np.int64)
     image[: network.npu_count] = npus
-    votes = _votes(network, image) if network.has_switches else np.empty((0, 2), np.int64)
+    votes = _votes(network, image)
     while len(votes):
         image[votes[:, 0]] = votes[:, 1]
         votes = _votes(network, image)
     links = np.bincount(network.source, minlength=network.device_count)
-    unknown = np.flatnonzero(image < 0)
-    left = np.flatnonzero(~np.isin(np.arange(network.device_count), image, kind="table"))
+    unknown, left = np.flatnonzero(image < 0), np.setdiff1d(np.arange(network.device_count), image)
     image[unknown[np.argsort(links[unknown], kind="stable")]] = left[np.argsort(-links[left], kind="stable")]
     return image
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Final
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.kernels.compiled import LOAD_TIME
-from collc.ten.algorithm import AlgorithmSends
 from collc.ten.arrays import Int32Array, Int64Array
-from collc.ten.demand import Demand, Standard
+from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel, Transfers
 
@@ -127,22 +126,6 @@ class WorkMeter:
         return self.limit is not None and self.spent >= self.limit
 
 
-class AlgorithmLibrary(Protocol):
-    """Algorithms for standard collectives.
-
-    `collc.source.standard_algorithms.StandardAlgorithms` has those of the standard library. Synthesis imports nothing
-    of the language, so whoever calls it hands the library in.
-    """
-
-    def names(self, kind: str) -> tuple[str, ...]:
-        """The algorithms for a kind of collective ("all_reduce")."""
-        ...
-
-    def sends(self, standard: Standard, members: int, name: str, shape: Sequence[int] = ()) -> AlgorithmSends:
-        """The sends of an algorithm, between ranks, with chunks from 0. Raises SourceError if it does not fit."""
-        ...
-
-
 @dataclass(slots=True)
 class Experience:
     """What a search of `auto` has shown of its candidates, for another one of the same program, with other chunks or
@@ -192,9 +175,9 @@ class Effort:
     not depend on it. stop: called now and then; if it returns True, a synthesizer returns the best schedule so far,
     or raises NoSchedule. progress: called with a fraction from 0 to 1 and a few words for users. time_limit: seconds
     after which `stop` will return True; None if it will not for lack of time. work: what has been spent, and how
-    much may be. work_part: of the work that `auto` takes by itself. library: the textbook algorithms that `auto` may
-    try. bound: gives the picoseconds at which a search ends; None: the lower bound, which the synthesizer computes.
-    experience: of searches with other numbers of chunks or before a failure, which `auto` adds to.
+    much may be. work_part: of the work that `auto` takes by itself. bound: gives the picoseconds at which a search
+    ends; None: the lower bound, which the synthesizer computes. experience: of searches with other numbers of chunks
+    or before a failure, which `auto` adds to.
     """
 
     seed: int = 0
@@ -205,7 +188,6 @@ class Effort:
     time_limit: float | None = None
     work: WorkMeter = field(default_factory=WorkMeter)
     work_part: Fraction = Fraction(1)
-    library: AlgorithmLibrary | None = None
     bound: Callable[[], int] | None = None
     experience: Experience | None = None
 

@@ -22,7 +22,8 @@ from collc.ten.schedule import Schedule, Transfers
 class RepairedSchedule(Schedule):
     """The transfers of a factored schedule without some of them, and others.
 
-    whole: the network that all its NPUs, which are alike, are in; the damaged one has its devices and its first links.
+    whole: the network that all its NPUs, which are alike, are in; the damaged one has its devices and its first links,
+    some of which may be of another kind.
     factored: the schedule for it, in which no two translations of a transfer use the same link.
     numbers: of the chunks of the damaged network.
     dropped: int64, ascending; row * elements + element, for each translation of a row that is left out.

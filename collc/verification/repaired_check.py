@@ -1,5 +1,7 @@
 """Whether a repaired schedule is right: the schedule of the whole network is proved, then what the difference changes.
 
+Links of the damaged network may be of other kinds than in the whole one, as if these were missing there.
+
 In the schedule of the whole network chunks spread, and sums form, along trees (`trees.py`). Whether this is so of a
 chunk can be seen at each NPU by itself: from when on it holds the value, that it sends no copy before, that it
 sends its partial once, after all partials that it adds have come; and that one NPU sends none. So only the NPUs at
@@ -75,7 +77,7 @@ def _is_right(module: Module, schedule: RepairedSchedule) -> bool:
 
 
 def _is_part_of(network: Network, whole: Network) -> bool:
-    """Whether a network is another one without some NPUs and without its last links."""
+    """Whether a network is another one without some NPUs and its last links, and with any kinds for its others."""
     count = network.link_count
     if (network.npu_count, network.device_count, network.kinds) != (
         whole.npu_count,
@@ -90,7 +92,6 @@ def _is_part_of(network: Network, whole: Network) -> bool:
         and np.array_equal(network.multicast, whole.multicast)
         and np.array_equal(network.source, whole.source[:count])
         and np.array_equal(network.target, whole.target[:count])
-        and np.array_equal(network.kind, whole.kind[:count])
     )
 
 
@@ -155,8 +156,8 @@ class _RepairCheck:
         self._present = module.network.present[self._translations.orbits[0]]
         sent = self._whole.occupancy(np.array([chunk_size(module.demand)], np.int64))[:, 0]
         total = sent + self._whole.latencies
-        self._busy = module.model.busy(sent, total)[self._whole.kind]
-        self._total = total[self._whole.kind]
+        self._busy = module.model.busy(sent, total)[self._network.kind]
+        self._row_total, self._added_total = total[self._whole.kind], total[self._network.kind]
         by_rank = np.argsort(self._factored.numbers.rank)
         chunk = np.arange(self._chunks)
         self._wanting = np.zeros(self._chunks, np.int32)
@@ -164,10 +165,12 @@ class _RepairCheck:
             self._wanting = self._translations.element_of[by_rank[chunk // self._numbers.parts]]
 
     def drops_what_is_missing(self) -> bool:
-        """Whether all transfers are dropped that are over missing links, or of chunks that are no more."""
-        translations, link = self._translations, self._rows.link
+        """Whether all transfers are dropped that are over missing links or those of another kind, or of chunks that are
+        no more.
+        """
+        translations, link, left = self._translations, self._rows.link, self._network.link_count
         usable = np.zeros(self._whole.link_count, np.bool_)
-        usable[: self._network.link_count] = _are_usable(self._network)
+        usable[:left] = _are_usable(self._network) & (self._network.kind == self._whole.kind[:left])
         row, element = translations.rows_over(link, np.flatnonzero(~usable).astype(np.int32))
         wanted = [row * self._count + element]
         every = np.arange(len(link), dtype=np.int64) * self._count
@@ -182,8 +185,8 @@ class _RepairCheck:
         """Whether of the chosen transfers arrivals at switches are dropped with the departures that belong to them, and
         arrivals that are added have departures of their own.
         """
-        pairs = self._pair_at_switches(self._rows, rows_chosen)
-        if pairs is None or self._pair_at_switches(self._added, added_chosen) is None:
+        pairs = self._pair_at_switches(self._rows, rows_chosen, self._row_total)
+        if pairs is None or self._pair_at_switches(self._added, added_chosen, self._added_total) is None:
             return False
         row, element = np.divmod(self._dropped, self._count)
         for own, other in (pairs, pairs[::-1]):
@@ -195,13 +198,15 @@ class _RepairCheck:
                 return False
         return True
 
-    def _pair_at_switches(self, rows: Transfers, chosen: BoolArray) -> tuple[Int64Array, Int64Array] | None:
+    def _pair_at_switches(
+        self, rows: Transfers, chosen: BoolArray, total: Int64Array
+    ) -> tuple[Int64Array, Int64Array] | None:
         """(arrivals, departures), rows of transfers: the n-th of each of a chunk at a switch; None if one departs
-        before it has come, or one of both is lacking.
+        before it has come, or one of both is lacking. total: int64[links], picoseconds that a chunk takes.
         """
         whole, chunk = self._whole, rows.chunk.astype(np.int64) * self._whole.device_count
         source, target = whole.source[rows.link], whole.target[rows.link]
-        arrival = rows.start + self._total[rows.link]
+        arrival = rows.start + total[rows.link]
         came = np.flatnonzero(chosen & (target >= whole.npu_count))
         left = np.flatnonzero(chosen & (source >= whole.npu_count))
         came = came[np.lexsort((arrival[came], (chunk + target)[came]))]
@@ -244,9 +249,9 @@ class _RepairCheck:
         the NPUs whose partials of a chunk form its sum, one sends none.
         """
         element = np.zeros(len(self._rows), np.int32)
-        own = self._with_states(self._rows, self._rows.chunk.astype(np.int64), element)
+        own = self._with_states(self._rows, self._rows.chunk.astype(np.int64), element, self._row_total)
         chunk, element = self._chunks_of(self._added.chunk)
-        added = self._with_states(self._added, chunk, element)
+        added = self._with_states(self._added, chunk, element, self._added_total)
         key = self._changed_states(own, added)
         state = key % (self._chunks * self._count)
         since, _ = self._first(key, own, added, reduce=False, reach=True)
@@ -279,14 +284,14 @@ class _RepairCheck:
         wanting = self._factored.numbers.rank[translations.orbits[0, moved]].astype(np.int64)
         return wanting * numbers.parts + part, element
 
-    def _with_states(self, rows: Transfers, chunk: Int64Array, element: Int32Array) -> _Transfers:
+    def _with_states(self, rows: Transfers, chunk: Int64Array, element: Int32Array, total: Int64Array) -> _Transfers:
         def states(device: Int32Array) -> Int64Array:
             npu = np.minimum(device, self._whole.npu_count - 1)
             state = chunk * self._count + self._translations.difference(self._translations.element_of[npu], element)
             return np.where(device < self._whole.npu_count, state, -1)
 
         leaves, reaches = states(self._whole.source[rows.link]), states(self._whole.target[rows.link])
-        return _Transfers(rows, element, leaves, reaches, rows.start + self._total[rows.link])
+        return _Transfers(rows, element, leaves, reaches, rows.start + total[rows.link])
 
     def _changed_states(self, own: _Transfers, added: _Transfers) -> Int64Array:
         """int64, ascending: element * states + state, of what is dropped or added at NPUs that are there, and of the

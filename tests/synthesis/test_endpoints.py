@@ -10,7 +10,6 @@ import pytest
 from benchmarks.endpoints import point, rows, write_plot
 from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.passes.registry import Invert, PassContext, Synthesize
-from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.bounds import ideal_bound, lower_bound
 from collc.synthesis.endpoints import limited_schedule
 from collc.synthesis.task import Effort
@@ -42,7 +41,7 @@ FAST = LinkKind(500_000, Fraction(50 * 10**9))
 
 def scheduled(net: Network, demand: Demand, name: str, model: LinkModel = LinkModel.PIPELINED) -> Module:
     """The module with the schedule of a synthesizer; its checks and bounds hold."""
-    context = PassContext(effort=Effort(library=StandardAlgorithms()))
+    context = PassContext(effort=Effort())
     module = Invert().run(Synthesize(name).run(Module("m", net, demand, model), context), context)
     verdict = verify_schedule(module)
     assert verdict.ok, (name, verdict.diagnostics[0].message)

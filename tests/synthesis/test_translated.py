@@ -14,9 +14,10 @@ from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import bundled_exchange, symmetric_module, translated
 from collc.synthesis.task import Effort
 from collc.ten.bundled_schedule import FactoredBundles
+from collc.ten.demand import Demand
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule
 from collc.ten.module import Module
-from collc.ten.network import Network
+from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
 from collc.verification.schedule_check import is_proved
@@ -90,6 +91,24 @@ def test_bundles_are_near_the_bound(sizes: tuple[int, ...], model: LinkModel, mo
     assert is_proved(module, schedule)
     bound = lower_bound(net, module.demand, model).time
     assert bound <= schedule.collective_time(net, module.demand) <= 1.02 * bound
+
+
+def test_a_bundled_schedule_is_for_npus_that_are_alike() -> None:
+    """What is planned at the time limit, of any size."""
+
+    def planned_at_once(net: Network, demand: Demand) -> Module | None:
+        module = Module("m", net, demand, LinkModel.STORE)
+        schedule = translated.bundled_schedule(module)
+        return None if schedule is None else module.with_schedule(schedule, "")
+
+    everyone, whole = all_to_all(list(range(9))), grid(3, 3, wrap=True)
+    module = planned_at_once(whole, everyone)
+    assert module is not None
+    assert verify_schedule(module).ok
+    assert planned_at_once(grid(3, 3), everyone) is None
+    assert planned_at_once(whole, all_gather(list(range(9)))) is None
+    assert planned_at_once(whole, all_to_all(list(range(8)))) is None
+    assert planned_at_once(replace(whole, kinds=(LinkKind(None, None),)), everyone) is None
 
 
 def test_an_exchange_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from collc.passes.registry import Invert, PassContext, Synthesize
 from collc.simulation.engine import simulate
 from collc.simulation.timing import ExactTiming
 from collc.source.elaboration.elaborate import load_program
-from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from collc.ten.network import LinkKind
@@ -208,7 +207,7 @@ def scheduled(ranks: int, size: int, name: str) -> int:
     """Picoseconds of an All-Reduce over NVLink with 3 us to wait for in each step."""
     net = fully_connected(ranks, LinkKind(3_000_000, Fraction(450 * 10**9, ranks - 1)))
     demand = all_reduce(list(range(ranks)), size // ranks)
-    context = PassContext(effort=Effort(library=StandardAlgorithms()))
+    context = PassContext(effort=Effort())
     given = Module("m", net, demand, LinkModel.PIPELINED)
     module = Invert().run(Synthesize(name).run(given, context), context)
     assert verify_schedule(module).ok

@@ -18,7 +18,7 @@ from collc.verification import verify_schedule
 from collc.verification.repaired_check import is_repaired_right
 from tests.support import all_gather, all_reduce, all_to_all, grid, reduce_scatter
 from tests.synthesis.clusters import rails
-from tests.synthesis.test_repaired_networks import damaged
+from tests.synthesis.test_repaired_networks import damaged, with_rate
 
 KINDS = {"all_gather": all_gather, "reduce_scatter": reduce_scatter, "all_reduce": all_reduce, "all_to_all": all_to_all}
 
@@ -30,6 +30,8 @@ def example(network: str, kind: str) -> tuple[Module, RepairedSchedule]:
         "gpu": lambda: damaged(rails(3, 3), [4], []),
         "npu": lambda: damaged(grid(3, 3, wrap=True), [4], []),
         "link": lambda: damaged(grid(3, 3, wrap=True), [], [(0, 1)]),
+        "slow": lambda: with_rate(rails(3, 3), 4, 13, 0.5),
+        "slow link": lambda: with_rate(grid(3, 3, wrap=True), 0, 1, 0.5),
     }[network]()
     module = Module("m", net, KINDS[kind](net.npus.tolist(), chunk=4096, chunks=2), LinkModel.PIPELINED)
     with pytest.MonkeyPatch.context() as patch:
@@ -101,7 +103,7 @@ def attack(network: str, kind: str, seed: int, count: int) -> int:
     return proved
 
 
-EXAMPLES = [(network, kind) for network in ("nic", "gpu", "npu", "link") for kind in KINDS]
+EXAMPLES = [(network, kind) for network in ("nic", "gpu", "npu", "link", "slow", "slow link") for kind in KINDS]
 
 
 @pytest.mark.parametrize(("network", "kind"), EXAMPLES)

@@ -35,7 +35,6 @@ from collc.passes.registry import (
 )
 from collc.passes.synthesizers import COMMON
 from collc.source.program import EmitRequest, ScheduleRequest
-from collc.source.standard_algorithms import StandardAlgorithms
 from collc.synthesis.task import Effort, Experience
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.module import Module
@@ -330,7 +329,6 @@ class BuildInput:
             progress=self.progress,
             time_limit=self.time_limit,
             work_part=work,
-            library=StandardAlgorithms(),
             experience=experience,
         )
         handwritten = {

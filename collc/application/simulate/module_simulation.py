@@ -14,9 +14,8 @@ from collc.simulation.engine import Deadlock, Simulation, simulate
 from collc.simulation.hops import Hops
 from collc.simulation.tasks import Edges
 from collc.simulation.timing import ExactTiming, Timing
-from collc.source.standard_algorithms import StandardAlgorithms
+from collc.source.standard_algorithms import StandardAlgorithms, hierarchical_shape, textbook_sends
 from collc.synthesis.fixed.queued import lay_out_queued
-from collc.synthesis.fixed.textbook import hierarchical_shape, textbook_sends
 from collc.ten.algorithm import AlgorithmSends
 from collc.ten.demand import Run, Standard
 from collc.ten.module import Module
@@ -122,14 +121,13 @@ def standard_of(run: Run) -> Standard:
 def _textbook(blank: Module, standards: Sequence[Standard], name: str) -> Module:
     """The module of an algorithm whose messages queue. Raises CollcError if it is for other collectives."""
     network, demand = blank.network, blank.demand
-    library = StandardAlgorithms()
     runs: dict[int, tuple[AlgorithmSends, None]] = {}
     for number, (run, standard) in enumerate(zip(demand.runs, standards, strict=True)):
-        if name not in library.names(standard.kind):
+        if name not in StandardAlgorithms.names(standard.kind):
             raise CheckFailed(Diagnostic("S0201", f"there is none for {standard.kind}"))
         if name == "hierarchical" and not hierarchical_shape(network, len(run.group)):
             raise CheckFailed(Diagnostic("S0201", "the group has no two to four dimensions"))
-        sends = textbook_sends(library, network, demand, number, name)
+        sends = textbook_sends(network, demand, number, name)
         if name in RINGS:
             sends = along_links(network, run, sends, name, int(demand.first_chunk[number]))
         runs[number] = (sends, None)

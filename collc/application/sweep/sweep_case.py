@@ -16,8 +16,7 @@ from collc.base.wording import did_you_mean
 from collc.passes.synthesizers import searching_synthesizers
 from collc.simulation.bandwidth import bandwidths
 from collc.source.program import ScheduleRequest
-from collc.source.standard_algorithms import StandardAlgorithms
-from collc.synthesis.fixed.textbook import textbook_sends
+from collc.source.standard_algorithms import StandardAlgorithms, textbook_sends
 
 Cell = str | int | float | None
 Rows = list[dict[str, Cell]]
@@ -107,7 +106,7 @@ def with_textbook_algorithm(request: ScheduleRequest, name: str) -> ScheduleRequ
             message = f"std.algorithms has no '{name}' for {run.collective}"
             hint = did_you_mean(name, names, "there are " + ", ".join(names) if names else "")
             raise SourceError(Diagnostic("U0143", message, runs[number].span, hint=hint))
-        moves = textbook_sends(StandardAlgorithms(), request.network, request.demand, number, name)
+        moves = textbook_sends(request.network, request.demand, number, name)
         runs[number] = replace(runs[number], algorithm=name, moves=moves, library=True)
     return replace(request, runs=tuple(runs), allow_congestion=True, synthesizer="fixed", options={})
 

@@ -203,8 +203,7 @@ def _tasks(
 def _algorithms(request: ScheduleRequest, settings: TuningSettings) -> list[tuple[str | None, bool]]:
     """(algorithm, whether it is one of the library): of the settings, else the program's, auto and the library's."""
     from collc.passes.synthesizers import searching_synthesizers
-    from collc.source.standard_algorithms import StandardAlgorithms
-    from collc.synthesis.fixed.textbook import hierarchical_shape
+    from collc.source.standard_algorithms import StandardAlgorithms, hierarchical_shape
 
     if settings.algorithms:
         return [(name, name not in searching_synthesizers()) for name in settings.algorithms]

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collc.ten.arrays import Int32Array, Int64Array, unique_rows
+from collc.ten.arrays import Int32Array, Int64Array, ranges, unique_rows
 from collc.ten.bundled_schedule import BundledSchedule
-from collc.ten.demand import ChunkFamily, ChunkTable, Demand, Op, Run
+from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
-from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
 
 
@@ -18,8 +17,8 @@ from collc.ten.schedule import LinkModel
 class Bundles:
     """The bundles of a demand: chunks of one size, with the same holders before and after.
 
-    module: as given, with a chunk for each bundle. size: int64[bundles], bytes of each of its chunks. first, chunks: as
-    in `BundledSchedule`.
+    module: as given, with a chunk for each bundle, which has the name of its first chunk. size: int64[bundles], bytes
+    of each of its chunks. first, chunks: as in `BundledSchedule`.
     """
 
     module: Module
@@ -44,14 +43,18 @@ class Bundles:
             return None
         chunks, number = np.argsort(kind, kind="stable").astype(np.int32), np.bincount(kind)
         bundles = np.minimum(number, most // len(kinds))
-        last = np.cumsum(bundles)
-        of_kind = np.repeat(np.arange(len(kinds)), bundles)
-        position = np.arange(len(of_kind)) - (last - bundles)[of_kind]
+        of_kind, position = np.repeat(np.arange(len(kinds)), bundles), ranges(np.zeros_like(bundles), bundles)
         first = (np.cumsum(number) - number)[of_kind] + position * number[of_kind] // bundles[of_kind]
-        first = np.append(first, len(table))
-        size, pre, post = kinds[of_kind].T
-        whole = _whole_sizes(network, size, np.diff(first))
-        return None if whole is None else Bundles(_module_of(module, run, whole, pre, post), size, first, chunks)
+        leader, number = chunks[first], np.diff(first, append=len(table))
+        size = table.size[leader]
+        needed = network.occupancy(size) * number
+        for whole in (size * number, (size + 1) * number):  # as long on every link as the chunks one after another
+            if (network.occupancy(whole) >= needed).all() and (needed > 0).all():
+                ends = {"pre": table.pre[leader], "post": table.post[leader], "op": table.op[leader]}
+                names = {"family": table.family[leader], "index": table.index[leader]}
+                demand = Demand((replace(run, pattern=replace(table, size=whole, **ends, **names)),))
+                return Bundles(replace(module, demand=demand), size, np.append(first, len(table)), chunks)
+        return None
 
     def unpack(self, built: Module, demand: Demand) -> Module:
         """The module with a schedule of the chunks. built: `module` with a schedule. demand: of the chunks."""
@@ -61,32 +64,3 @@ class Bundles:
         distance = network.occupancy(sizes)[network.kind[rows.link], column.reshape(-1)[rows.chunk]]
         schedule = BundledSchedule(built.schedule.model, rows, distance, self.first, self.chunks)
         return replace(built, demand=demand, schedule=schedule)
-
-
-def _whole_sizes(network: Network, size: Int64Array, number: Int64Array) -> Int64Array | None:
-    """int64[bundles]: bytes that occupy every link at least as long as the chunks one after another, at most a byte
-    more for each; None if there are no such.
-    """
-    rows, row = unique_rows([size, number])
-    size, number = rows.T
-    needed = network.occupancy(size) * number
-    for whole in (size * number, (size + 1) * number):
-        if (network.occupancy(whole) >= needed).all() and (needed > 0).all():
-            return whole[row]
-    return None
-
-
-def _module_of(module: Module, run: Run, size: Int64Array, pre: Int64Array, post: Int64Array) -> Module:
-    """The module with a chunk of each size, from one holder set to another."""
-    count = len(size)
-    table = ChunkTable(
-        size=size,
-        pre=pre.astype(np.int32),
-        post=post.astype(np.int32),
-        op=np.full(count, Op.COPY, np.int8),
-        family=np.zeros(count, np.int32),
-        index=np.arange(count, dtype=np.int32)[:, None],
-        families=(ChunkFamily("bundle", 1),),
-        sets=module.demand.chunks.sets,
-    )
-    return replace(module, demand=Demand((replace(run, pattern=table),)))

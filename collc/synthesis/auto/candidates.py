@@ -1,5 +1,5 @@
-"""The candidates for a module: each synthesizer that applies, on the network as it is or with direct links in the place
-of its switches, and textbook algorithms. Schedules on direct links are put back on the switches.
+"""The candidates for a module: each synthesizer that applies, on the network as it is or, for sums, with direct links
+in the place of its switches. Schedules on direct links are put back on the switches.
 
 If NPUs have limits, each turn plans without them and starts the transfers anew as the limits allow, as the synthesizer
 alone does (collc/synthesis/endpoints.py). So all times that are compared count the limits.
@@ -18,7 +18,6 @@ from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import PhasePlanner, Synthesizer
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.endpoints import limited_schedule, networks_without_limits, retiming_work
-from collc.synthesis.fixed.textbook import textbook_algorithms
 from collc.synthesis.in_network import in_network
 from collc.synthesis.over_switches import over_switches
 from collc.synthesis.reductions.compose import join, solve, split
@@ -29,8 +28,8 @@ from collc.ten.network import Network
 from collc.ten.schedule import Schedule
 from collc.ten.transform import unwound
 
-TRANSFER_WORK: Final = 30
-"""Work of laying out a transfer for an algorithm of a library."""
+TRANSFER_WORK: Final = 60
+"""Work of putting a transfer on two links and retiming it."""
 
 Search = Callable[[Module, WorkMeter], Module]
 """A synthesizer of modules, or of what they are without limits of NPUs; it counts its work."""
@@ -60,8 +59,8 @@ def candidates(
     """
     free = replace(module, network=without_limits(module.network))
     problem = direct = ProblemKind(free)
-    direct_links = cache(unwound)
-    if free.network.has_switches and module.schedule is None and not free.network.has_limited_buffers:
+    direct_links, limited = cache(unwound), free.network.has_limited_buffers
+    if problem.reduces and free.network.has_switches and module.schedule is None and not limited:
         with suppress(ValueError):  # not all switches can be unwound
             direct = ProblemKind(replace(free, network=direct_links(free.network)))
     has_limits = len(Ports.of(module.network)) > 0
@@ -82,15 +81,7 @@ def candidates(
         elif record.applies(direct):
             over = partial(_plan_over_switches, direct_links, partial(plan, record))
             add(f"{record.name} on unwound switches", -1, over)
-    if effort.library is not None:
-        for name, messages, lay_out in textbook_algorithms(module, effort.library):
-            add(name, -1, partial(_lay_out, lay_out, TRANSFER_WORK * messages))
     return sorted(found.values(), key=lambda candidate: -candidate.ahead)
-
-
-def _lay_out(lay_out: Callable[[Module], Module], work: int, free: Module, meter: WorkMeter) -> Module:
-    _add_whole(meter, work)
-    return lay_out(free)
 
 
 def _add_whole(meter: WorkMeter, work: int) -> None:
@@ -104,7 +95,7 @@ def _plan_over_switches(unwind: Callable[[Network], Network], plan: Search, free
     """A plan on direct links, put back on the switches."""
     planned = join(plan(replace(free, network=unwind(free.network)), meter))
     assert planned.schedule is not None
-    _add_whole(meter, 2 * TRANSFER_WORK * len(planned.schedule))
+    _add_whole(meter, TRANSFER_WORK * len(planned.schedule))
     return over_switches(planned, free.network)
 
 

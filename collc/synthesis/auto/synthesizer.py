@@ -14,7 +14,6 @@ notes say what was given up.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -190,15 +189,14 @@ class _Search:
 
     @property
     def notes(self) -> list[str]:
-        """The time of each schedule, the shortest first; then who has none, by reason but for names of devices."""
+        """The time of each schedule, the shortest first; then who has none, by reason."""
         by_time = sorted((turns for turns in self._turns if turns.built is not None), key=lambda turns: turns.time)
         notes = ["auto: " + ", ".join(f"{turns.candidate.name} takes {format_time(turns.time)}" for turns in by_time)]
-        names: dict[str, tuple[list[str], str]] = {}
+        names: dict[str, list[str]] = {}
         for turns in self._turns:
             if turns.failure and turns.built is None:
-                reason = turns.failure.diagnostics[0].message
-                names.setdefault(re.sub(r"[^\s\[]*\[[^]]*\]", "", reason), ([], reason))[0].append(turns.candidate.name)
-        for same, reason in names.values():
+                names.setdefault(turns.failure.diagnostics[0].message, []).append(turns.candidate.name)
+        for reason, same in names.items():
             done = "gave up" if reason == GIVEN_UP.message else "no schedule by"
             notes.append(f"auto: {done} {', '.join(same)}: {reason}")
         return notes
@@ -241,7 +239,7 @@ class _Search:
         """
         most = None if meter.remainder is None else meter.remainder // parts
         part = self.effort.work_part / parts
-        effort = replace(self.effort, work_part=part, library=None, time_limit=None, experience=None)
+        effort = replace(self.effort, work_part=part, time_limit=None, experience=None)
         nested = _Search(module, effort.with_work(meter), self.synthesizers, most)
         try:
             nested.run()

@@ -72,8 +72,9 @@ class SpreadRequest(NamedTuple):
 class Repair:
     """A plan of copies for a whole network, as translations of rows, that is changed for the damaged one.
 
-    network: the damaged one. numbers: of the chunks of the whole network. alive: bool[elements]. messages: of rows.
-    missing: int64, ascending, message * elements + element, for all translations that are over missing links.
+    network: the damaged one. times, actual: of chunks in the whole network, and as its links are now. numbers: of the
+    chunks of the whole network. alive: bool[elements]. messages: of rows. missing: int64, ascending, message * elements
+    + element, for all translations that are over links that are missing or take another time.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Repair:
         whole: Network,
         translations: Translations,
         times: ClassTimes,
+        actual: ClassTimes,
         numbers: ChunkNumbers,
         rows: Transfers,
     ) -> None:
@@ -89,7 +91,8 @@ class Repair:
         self.count = translations.count
         self.alive = network.present[translations.orbits[0]]
         self.messages = Messages.of(whole, translations, times, rows)
-        gone = np.arange(network.link_count, whole.link_count, dtype=np.int32)
+        slow = np.flatnonzero(network.kind != whole.kind[: network.link_count])
+        gone = np.append(slow, np.arange(network.link_count, whole.link_count)).astype(np.int32)
         row, element = translations.rows_over(rows.link, gone)
         self.missing = np.unique(self._message_of_row[row] * self.count + element)
         self.end = int(self.messages.arrival.max(initial=0))
@@ -104,7 +107,7 @@ class Repair:
         self._weak = np.zeros(self.count, np.int64)
         self._gone = whole.source[gone], whole.target[gone]
         self._release = np.zeros(numbers.parts, np.int64)
-        self._links, self._target = network.link_count, network.target
+        self._links, self._target, self.actual = network.link_count, network.target, actual
         self._sent = [np.empty((0, 4), np.int64)]
 
     @cached_property
@@ -198,7 +201,7 @@ class Repair:
 
     def time_within(self, element: int) -> float:
         """Picoseconds in which an NPU gets a chunk at least over the links that lead to it within its node."""
-        return 1 / float((1 / self.times.taken[self._links_within(element)]).sum())
+        return 1 / float((1 / self.actual.taken[self._links_within(element)]).sum())
 
     def _links_within(self, element: int) -> Int32Array:
         """int32: the links that are left over which the nearest moves lead to an element."""
@@ -420,7 +423,7 @@ class Repair:
         nothing, zeros = np.full(self.count, -1), np.zeros(self.count, np.int64)
         columns = (
             translations.sizes, translations.strides, index.ravel(), translations.class_links.ravel(),
-            translations.class_row, times.taken, times.window,
+            translations.class_row, self.actual.taken, self.actual.window,
             *idle,
             *_group_starts(*dropped, links),
             *_group_starts(sent[:, 2], sent[:, 3], links), self._opposite, self._weak,

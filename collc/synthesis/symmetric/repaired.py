@@ -1,10 +1,12 @@
-"""Collectives on networks that have lost some links or NPUs: the plan of the whole network, repaired.
+"""Collectives on networks that lack some links or NPUs, or in which some links are slow: the plan of the whole network,
+repaired.
 
 The translations of the plan that are left stay translations, so that neither the plan nor its proof lists them.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -85,9 +87,10 @@ def is_repairable(module: Module) -> bool:
 
 
 def _lost_paths(network: Network, whole: Network) -> int:
-    """About how many pairs of NPUs lose their path: each missing link carries its share of them."""
-    hops = int(hops_from(Digraph.of(whole), 0).sum())
-    return (whole.link_count - network.link_count) * hops * whole.npu_count // whole.link_count
+    """About how many pairs of NPUs lose their path: each link that is missing or slow carries its share of them."""
+    hops, count = int(hops_from(Digraph.of(whole), 0).sum()), whole.link_count
+    left = int(np.count_nonzero(network.kind == whole.kind[: network.link_count]))
+    return (count - left) * hops * whole.npu_count // count
 
 
 class _Repairer:
@@ -99,7 +102,11 @@ class _Repairer:
         self._module, self._whole, self._translations, self._effort = module, whole, translations, effort
         self._numbers = numbers
         self._of_whole = ChunkNumbers(np.arange(whole.npu_count, dtype=np.int32), numbers.pairs, numbers.parts)
-        self._times = ClassTimes.of(whole, translations, module.model, chunk_size(module.demand))
+        kind = np.append(module.network.kind, whole.kind[module.network.link_count :]).astype(np.int32)
+        self._times, self._actual = (
+            ClassTimes.of(each, translations, module.model, chunk_size(module.demand))
+            for each in (whole, replace(whole, kind=kind))
+        )
         self._is_damaged_within = self._anew = False
 
     def schedule(self) -> RepairedSchedule | RowSchedule | None:
@@ -156,7 +163,7 @@ class _Repairer:
         if group is None or self._numbers.parts == 1 or len(taken) + len(window) > 2:
             return None, 0
         plan = share_links(group, self._numbers.parts, int(taken[0]), int(window[0]), self._effort)
-        repair = Repair(network, whole, self._translations, times, self._of_whole, plan.rows)
+        repair = Repair(network, whole, self._translations, times, self._actual, self._of_whole, plan.rows)
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None, 0
         repair.reflect(plan.mirror, opposite, plan.release)
@@ -197,7 +204,7 @@ class _Repairer:
             rows = tree_copies(whole, model, numbers, size, self._effort)
         if rows is None or bool(self._times.turn[rows.link].any()):
             return None
-        repair = Repair(network, whole, self._translations, self._times, numbers, rows)
+        repair = Repair(network, whole, self._translations, self._times, self._actual, numbers, rows)
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None
         repair.drop(repair.missing)
@@ -219,11 +226,11 @@ class _Repairer:
         """The partials that copies become backwards in time. opposite: of links, if they are not on reversed links."""
         if copies is None:
             return None
-        end = max(self._end(copies.rows), self._end(copies.added))
+        end, windows = self._end(copies), (self._times.window, self._actual.window)
         links = (each.link if opposite is None else opposite[each.link] for each in (copies.rows, copies.added))
         parts = [
-            Transfers(each.chunk, link, end - each.start - self._times.window[each.link], np.ones(len(each), np.bool_))
-            for each, link in zip((copies.rows, copies.added), links, strict=True)
+            Transfers(each.chunk, link, end - each.start - window[each.link], np.ones(len(each), np.bool_))
+            for each, link, window in zip((copies.rows, copies.added), links, windows, strict=True)
         ]
         return _Phase(parts[0], copies.dropped, parts[1])
 
@@ -234,15 +241,17 @@ class _Repairer:
             Transfers(
                 each.chunk + np.int32(parts - 1) - each.chunk % parts * np.int32(2),
                 opposite[each.link],
-                mirror - each.start - self._times.window[each.link],
+                mirror - each.start - window[each.link],
                 np.ones(len(each), np.bool_),
             )
-            for each in (copies.rows, copies.added)
+            for each, window in ((copies.rows, self._times.window), (copies.added, self._actual.window))
         )
         return _Phase(rows, copies.dropped, added)
 
-    def _end(self, rows: Transfers) -> int:
-        return int((rows.start + self._times.window[rows.link]).max(initial=0))
+    def _end(self, phase: _Phase) -> int:
+        rows, added = phase.rows, phase.added
+        last = (rows.start + self._times.window[rows.link]).max(initial=0)
+        return int(max(last, (added.start + self._actual.window[added.link]).max(initial=0)))
 
     def _join(self, *phases: _Phase | None) -> RepairedSchedule | None:
         """The schedule of one phase, or of partials and then copies."""
@@ -252,7 +261,7 @@ class _Repairer:
             if phase is None:
                 return None
             later.append(phase.later(end))
-            end = max(self._end(later[-1].rows), self._end(later[-1].added))
+            end = self._end(later[-1])
         return self._overlay(*later)
 
     def _overlay(self, *phases: _Phase) -> RepairedSchedule:

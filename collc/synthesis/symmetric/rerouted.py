@@ -35,7 +35,7 @@ def reroute(repair: Repair, network: Network, whole: Network) -> bool:
     block = translations.element_of[chunk // repair.numbers.parts]
     ends = npus[owner], npus[translations.sum(block, owner.astype(np.int32))]
     load = np.append(_loads(repair, network), 0)
-    load[-1] = max(int(load.max()), repair.end // int(repair.times.taken.max()))
+    load[-1] = max(int(load.max()), repair.end)
     most = network.npu_count + 4 * len(keys) * int(distance.max())  # routes that are four times as long leave a part
     room = [np.zeros(size, np.int64) for size in (*[network.npu_count] * 3, len(keys), most)]
     columns = [numbers(np.asarray(column, np.int64), compile_it) for column in (*ends, load, *room)]
@@ -53,17 +53,18 @@ def _graph_of(repair: Repair, network: Network, distance: Int64Array, compile_it
     axes = zip(translations.sizes, translations.strides, strict=True)
     index = [translations.element_of // stride % size for size, stride in axes]
     source, target, sizes, strides = network.source, network.target, translations.sizes, translations.strides
-    columns = offsets, links, source, target, np.concatenate(index), sizes, strides, distance
+    weight = repair.actual.taken[: network.link_count]
+    columns = offsets, links, source, target, weight, np.concatenate(index), sizes, strides, distance
     return RouteGraph(*(numbers(np.asarray(column, np.int64), compile_it) for column in columns))
 
 
 def _loads(repair: Repair, network: Network) -> Int64Array:
-    """int64[links]: the blocks over each link that keep their routes."""
+    """int64[links]: picoseconds that the blocks which keep their routes take on each link."""
     translations, link = repair.translations, repair.rows.link
     load = np.bincount(translations.class_row[link], minlength=len(translations.class_links))[translations.class_row]
     row, element = np.divmod(repair.dropped_rows(), repair.count)
     load -= np.bincount(translations.moved_links(link[row], element.astype(np.int32)), minlength=len(load))
-    return load[: network.link_count]
+    return (load * repair.actual.taken)[: network.link_count]
 
 
 def list_blocks(
@@ -89,7 +90,7 @@ def list_blocks(
     urgent = np.argsort(-left, kind="stable")
     number = np.empty(len(urgent), np.int32)
     number[urgent] = np.arange(len(urgent), dtype=np.int32)
-    busy, total = (repair.times.taken[link[urgent]], repair.times.window[link[urgent]])
+    busy, total = (repair.actual.taken[link[urgent]], repair.actual.window[link[urgent]])
     tasks = Tasks(link[urgent], busy, total, number[follows], number[follows + 1], network.link_count)
     schedule = best_starts(tasks, {}, effort, turns=0)
     return None if schedule is None else (chunk[urgent], owner[urgent], link[urgent], schedule[1])

@@ -19,7 +19,6 @@ from collc.synthesis.symmetric.cluster import cluster_schedule, is_cluster
 from collc.synthesis.symmetric.group import Group, find_group
 from collc.synthesis.symmetric.repaired import is_repairable, repaired_schedule
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes, RepresentativePlan, expand_plan
-from collc.synthesis.symmetric.slow_links import with_slow_links, without_slow_links
 from collc.synthesis.symmetric.translated import translated_schedule
 from collc.synthesis.task import Effort, Task
 from collc.ten.demand import Standard
@@ -57,25 +56,13 @@ def factored_schedule(module: Module, effort: Effort) -> Schedule | None:
     Raises SourceError if links have no bandwidth or latency, or do not lead to all NPUs.
     """
     with rates_required():
-        schedule = cluster_schedule(module) or translated_schedule(module, effort) or repaired_schedule(module, effort)
-        rest = without_slow_links(module) if schedule is None else None
-        if rest is None:
-            return schedule
-        schedule = cluster_schedule(rest[0]) or repaired_schedule(rest[0], effort)
-        return None if schedule is None else with_slow_links(schedule, rest[1])
+        return cluster_schedule(module) or translated_schedule(module, effort) or repaired_schedule(module, effort)
 
 
 def is_symmetric(module: Module) -> bool:
-    """Whether one collective over all NPUs runs on a network whose NPUs are all alike, but for what is missing in a
-    cluster (`is_repairable` says it of other networks), or for links that are slow.
+    """Whether one collective over all NPUs runs on a network whose NPUs are all alike, but for what is missing or slow
+    in a cluster (`is_repairable` says it of other networks).
     """
-    if _are_alike(module):
-        return True
-    rest = without_slow_links(module)
-    return rest is not None and (_are_alike(rest[0]) or is_repairable(rest[0]))
-
-
-def _are_alike(module: Module) -> bool:
     network, standard, runs = module.network, module.demand.standard, module.demand.runs
     if network.has_switches:
         return is_cluster(module)
