@@ -197,15 +197,15 @@ def _starts_of_most_left(left: list[int], length: list[int], total: int) -> Int6
     after = [*accumulate(left)]
     starts, now = [0] * after[-1], 0
     ready = [(-hops, bundle) for bundle, hops in enumerate(left)]
-    under_way: deque[tuple[int, tuple[int, int]]] = deque()
-    while ready or under_way:
-        while under_way and (not ready or under_way[0][0] <= now):
-            time, entry = under_way.popleft()
+    moving: deque[tuple[int, tuple[int, int]]] = deque()
+    while ready or moving:
+        while moving and (not ready or moving[0][0] <= now):
+            time, entry = moving.popleft()
             now = max(now, time)
             heappush(ready, entry)
         to_go, bundle = heappop(ready)
         starts[after[bundle] + to_go] = now
         if to_go < -1:
-            under_way.append((now + total, (to_go + 1, bundle)))
+            moving.append((now + total, (to_go + 1, bundle)))
         now += length[bundle]
     return np.array(starts, np.int64)
