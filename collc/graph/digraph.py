@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, distinct, group_positions
+from collc.ten.arrays import BoolArray, Int32Array, distinct, group_positions, ranges
 from collc.ten.network import Network
 
 
@@ -72,10 +72,7 @@ def reachable_vertices(graph: Digraph, starts: Iterable[int]) -> BoolArray:
     front = distinct(np.fromiter(starts, np.int64))
     seen[front] = True
     while len(front):
-        low = offsets[front].astype(np.int64)
-        counts = offsets[front + 1] - low
-        rows = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
-        heads = ends[rows + np.repeat(low, counts)]
+        heads = ends[ranges(offsets[front].astype(np.int64), offsets[front + 1].astype(np.int64))]
         front = distinct(heads[~seen[heads]]).astype(np.int64)
         seen[front] = True
     return seen

@@ -95,6 +95,7 @@ def plan_by_times(
 ) -> tuple[Links, Buffers, PlannedTransfers]:
     """Plans the conditions in order, around what is reserved; returns links, buffers and planned transfers.
 
+    work: what was done, to which this adds, and at how much no further target is looked for.
     non_minimal: for each size, how near a target must be to be reached over any hops; others are reached over hops
     that come nearer.
     """
@@ -117,6 +118,8 @@ def plan_by_times(
             target = conditions.wanting[i]
             if owner[target] == condition:
                 continue
+            if work[0] >= work[1]:
+                return links, buffers, planned
             targets += 1
             while True:
                 search += 1

@@ -347,7 +347,7 @@ def _issue(table: TaskTable, progress: TaskProgress, events: Events, number: int
         counters[1] += 1
 
 
-@inline
+@without_references
 def _release(
     table: TaskTable, progress: TaskProgress, events: Events, number: int, phase: int, time: int, now: int, ranked: bool
 ) -> None:

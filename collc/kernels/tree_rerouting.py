@@ -33,12 +33,13 @@ price: factor by load, in parts of the aim (see LEVELS).
 """
 
 
-_Growth = namedtuple("_Growth", "load factor joined distance via renewed_at path")
+_Growth = namedtuple("_Growth", "load factor joined distance via renewed_at path work")
 """A tree as far as it has grown.
 
 load, factor: of each kind of edges, and the price of that load. joined: 1 for the vertices of the tree. distance,
 via: of each vertex, from the root, and the edge over which it is reached. renewed_at: by vertex, how many members
-there were when its distance was renewed. path: room for the edges of one path, the last one first.
+there were when its distance was renewed. path: room for the edges of one path, the last one first. work: how many
+edges were looked at, and how many at most.
 """
 
 
@@ -57,6 +58,7 @@ def _end_of(edge: int, graph: TreeGraph, growth: _Growth) -> int:
 
 def _relax(vertex: int, graph: TreeGraph, growth: _Growth, heap: list[tuple[int, int]]) -> None:
     """Shorten the distances of the vertices to which edges lead from a vertex."""
+    growth.work[0] += graph.out_offsets[vertex + 1] - graph.out_offsets[vertex]
     for number in range(graph.out_offsets[vertex], graph.out_offsets[vertex + 1]):
         edge = graph.out_edges[number]
         after = graph.target[edge]
@@ -84,6 +86,7 @@ def _renew(vertex: int, graph: TreeGraph, growth: _Growth) -> None:
     """Compute the distance of a vertex from those of the vertices before it, at the prices of now."""
     joined, distance, via = growth.joined, growth.distance, growth.via
     distance[vertex] = UNREACHED
+    growth.work[0] += graph.in_offsets[vertex + 1] - graph.in_offsets[vertex]
     for number in range(graph.in_offsets[vertex], graph.in_offsets[vertex + 1]):
         edge = graph.in_edges[number]
         before = graph.source[edge]
@@ -115,9 +118,9 @@ def _renew_path(hops: int, count: int, graph: TreeGraph, growth: _Growth, heap: 
 def _grow(
     root: int, members: int, graph: TreeGraph, growth: _Growth, rows: MutableSequence[int], first: int, most: int
 ) -> int:
-    """Write the edges of one tree to rows, path by path; returns their number, -1 without room, -2 without a path."""
+    """Write the edges of one tree to rows, path by path; returns their number, or as `reroute`."""
     source, cost, kind = graph.source, graph.cost, graph.kind
-    _, factor, joined, distance, via, renewed_at, path = growth
+    _, factor, joined, distance, via, renewed_at, path, work = growth
     for vertex in range(len(joined)):
         joined[vertex] = renewed_at[vertex] = 0
     joined[root], distance[root] = 1, 0
@@ -127,6 +130,8 @@ def _grow(
     while count < members:
         if len(heap) == 0:
             return -2
+        if work[0] >= work[1]:
+            return -3
         key, vertex = heapq.heappop(heap)
         if joined[vertex] or key != distance[vertex]:
             continue
@@ -167,17 +172,19 @@ def reroute(
     load: MutableSequence[int],
     rows: MutableSequence[int],
     count: MutableSequence[int],
+    work: MutableSequence[int],
 ) -> int:
-    """Grow a tree for each root, `rounds` times over; returns -1 if `most` edges do not suffice, -2 without a path.
+    """Grow a tree for each root, `rounds` times over; returns -1 if `most` edges do not suffice, -2 without a path, -3
+    for too much work.
 
     load: of each kind. rows: room for `most` edges of each tree. count: edges of each tree; -1 at first, then its
-    former edges are removed before it grows again.
+    former edges are removed before it grows again. work: as in _Growth.
     """
     devices, members = len(graph.member), sum(graph.member)
     joined, distance = [0 for _ in range(devices)], [0 for _ in range(devices)]
     via, path = [0 for _ in range(devices)], [0 for _ in range(devices + 1)]
     renewed_at, factor = [0 for _ in range(devices)], [0 for _ in range(len(load))]
-    growth = _Growth(load, factor, joined, distance, via, renewed_at, path)
+    growth = _Growth(load, factor, joined, distance, via, renewed_at, path, work)
     for kind in range(len(load)):
         _add_load(kind, 0, graph, growth)
     for turn in range(rounds):

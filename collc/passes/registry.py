@@ -144,8 +144,7 @@ class Fixed:
 class ShortestPaths:
     """Plans all chunks along shortest paths, in little time, if a search ends without a schedule.
 
-    If all NPUs are alike in an All-to-All without switches, the schedule is the paths of one NPU and their
-    translations.
+    An All-to-All over all NPUs of a Cayley graph is planned for one NPU, and translated.
     """
 
     name: str = field(default="shortest paths", init=False)
@@ -154,9 +153,9 @@ class ShortestPaths:
         """See Pass."""
         from collc.synthesis.reductions.compose import solve
         from collc.synthesis.shortest_paths import along_shortest_paths
-        from collc.synthesis.symmetric.cluster import translated_paths
+        from collc.synthesis.symmetric.translated import bundled_schedule
 
-        schedule = translated_paths(module)
+        schedule = bundled_schedule(module)
         if schedule is None:
             solved = solve(module, along_shortest_paths)
         else:

@@ -7,7 +7,7 @@ import numpy as np
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.simulation.tasks import Routes
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, ranges
 from collc.ten.network import Network
 
 
@@ -70,7 +70,7 @@ def _variants(network: Network, pair_of: Int64Array, lanes: dict[tuple[int, int]
     pairs, row, counts = np.unique(pair_of, return_inverse=True, return_counts=True)
     order = np.argsort(row, kind="stable")
     turn = np.empty(len(pair_of), np.int64)
-    turn[order] = np.arange(len(pair_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    turn[order] = ranges(np.zeros(len(counts), np.int64), counts)
     numbers: list[int] = pairs.tolist()
     width = [len(lanes.get(divmod(pair, network.device_count), ())) or 1 for pair in numbers]
     return turn % np.array(width, np.int64)[row]

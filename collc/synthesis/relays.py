@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
-from collc.graph.digraph import Digraph, reachable_vertices
+from collc.graph.digraph import Digraph, strongly_connected
 from collc.graph.paths import Edge, nearest_path
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
@@ -46,8 +46,8 @@ class Relays:
         inside = np.zeros(self._graph.vertex_count, np.bool_)
         inside[members] = True
         graph = self._graph.with_edges(inside[self._graph.source] & inside[self._graph.target])
-        start = members[:1].tolist()
-        return all(bool(reachable_vertices(each, start)[members].all()) for each in (graph, graph.reverse()))
+        component = strongly_connected(graph)[members]
+        return bool((component == component[:1]).all())
 
     def _on_paths(self, holders: list[int], wanting: list[int], chunk: int) -> list[int]:
         tree, missing, relays = set(holders), set(wanting) - set(holders), set[int]()

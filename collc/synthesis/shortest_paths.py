@@ -20,7 +20,7 @@ from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of
 from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, send
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Task
-from collc.ten.arrays import Int32Array, Int64Array, group_positions
+from collc.ten.arrays import Int32Array, Int64Array, group_positions, ranges
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
 TREES: Final = 64
@@ -105,10 +105,8 @@ def _messages(conditions: Conditions, trees: Int32Array, rows: Int32Array) -> _M
     while (below := link[ancestor] >= 0).any():
         level += below
         ancestor = sender[ancestor]
-    counts = np.diff(conditions.wanting_offsets)[rows]
-    shift = conditions.wanting_offsets[rows] - np.cumsum(counts) + counts
-    members = np.repeat(shift, counts) + np.arange(int(counts.sum()))
-    row, wanted = np.repeat(np.arange(len(rows)), counts), conditions.wanting[members]
+    first, after = conditions.wanting_offsets[rows], conditions.wanting_offsets[rows + 1]
+    row, wanted = np.repeat(np.arange(len(rows)), after - first), conditions.wanting[ranges(first, after)]
     wanted = tree[row] * devices + wanted
     if (link[wanted] < 0).any():
         conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size

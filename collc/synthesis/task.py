@@ -43,11 +43,11 @@ MAX_TRANSFERS: Final = 5_000_000_000
 """Transfers that a schedule may have if they are listed."""
 
 
-def check_transfer_count(demand: Demand) -> None:
-    """Raise SourceError S0203 if every schedule of a demand has more transfers than can be listed."""
+def check_transfer_count(demand: Demand, most: int = MAX_TRANSFERS) -> None:
+    """Raise SourceError S0203 if every schedule of a demand has more than `most` transfers."""
     least = demand.least_transfers
-    if least > MAX_TRANSFERS:
-        message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
+    if least > most:
+        message = f"a schedule needs at least {least:,} transfers, more than the limit of {most:,}"
         hint = (
             "use fewer NPUs or chunks; on clusters, rings, tori and hypercubes whose NPUs are all alike, 'synthesize "
             "symmetric()' lists the transfers of one NPU only"
@@ -91,10 +91,11 @@ class WorkMeter:
     def add_setup(self, work: int) -> None:
         """Counts work that comes before a search; as much is left for the search as before.
 
-        If it would exceed the most work, only what is left counts: the work must then not be done.
+        If it would exceed the most work, nothing counts, and no more work is left: the work must then not be done.
         """
-        if self.remainder is not None:
-            work = min(work, self.remainder)
+        if self.remainder is not None and work >= self.remainder:
+            self.most = self.spent
+            return
         self.spent += work
         self.setup += work
         if self.limit is not None:

@@ -87,7 +87,8 @@ class Translations:
     @cached_property
     def class_row(self) -> Int32Array:
         """int32[links]: the row of the class of each link in `class_links`."""
-        return np.unique(self.link_class, return_inverse=True)[1].reshape(-1).astype(np.int32)
+        is_lowest = self.link_class == np.arange(len(self.link_class))
+        return (np.cumsum(is_lowest, dtype=np.int32) - 1)[self.link_class]
 
     @cached_property
     def class_links(self) -> Int32Array:

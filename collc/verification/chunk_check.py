@@ -82,11 +82,11 @@ class ChunkBuffer:
     def _read(self, slots: list[BufferSlot], start: int, end: int) -> tuple[int, bool]:
         if not slots:
             return 0, True
-        idle = [slot for slot in slots if self.multicast or slot.free <= start]
-        slot = (idle or slots)[-1]
+        idle = next((slot for slot in reversed(slots) if self.multicast or slot.free <= start), None)
+        slot = idle or slots[-1]
         slot.free = max(slot.free, end)
         slot.sent += 1
-        return slot.value, bool(idle)
+        return slot.value, idle is not None
 
     def stuck_partials(self) -> list[BufferSlot]:
         """Partials that never left a switch that does not reduce."""

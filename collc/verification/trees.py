@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collc.ten.arrays import MOST_KEYS, BoolArray, Int32Array, Int64Array, find_keys
+from collc.ten.arrays import MOST_KEYS, BoolArray, Int32Array, Int64Array, find_keys, ranges
 from collc.ten.demand import ChunkTable, Op
 from collc.ten.module import Module
 from collc.ten.schedule import Clock, RowSchedule
@@ -61,8 +61,8 @@ def _members(table: ChunkTable, column: Int32Array, chosen: BoolArray, devices: 
     """int64: chunk * devices + NPU, for each NPU in the set of each chosen chunk. column: int32[chunks], the sets."""
     chunk = np.flatnonzero(chosen)
     sets, size = column[chunk], table.sets.sizes[column[chunk]]
-    begin = np.repeat(table.sets.offsets[sets] - (np.cumsum(size) - size), size)
-    return np.repeat(chunk, size) * devices + table.sets.members[begin + np.arange(len(begin))]
+    member = ranges(table.sets.offsets[sets], table.sets.offsets[sets + 1])
+    return np.repeat(chunk, size) * devices + table.sets.members[member]
 
 
 def _has(key: Int64Array, since: Int64Array, wanted: Int64Array, by: Int64Array | None) -> bool:

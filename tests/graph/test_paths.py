@@ -3,11 +3,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import networkx as nx
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collc.graph.digraph import Digraph
-from collc.graph.distances import UNREACHABLE
 from collc.graph.paths import LexicographicPaths, last_edges, nearest_path, shortest_path_tree
 from collc.ten.arrays import Int64Array
 from tests.graph.graphs import as_networkx, out_edges, weighted_digraphs
@@ -60,13 +60,23 @@ def test_lexicographic_paths_are_the_smallest_of_the_shortest(case: tuple[Digrap
     known, paths = as_networkx(graph, length), LexicographicPaths(graph, length)
     for source in range(graph.vertex_count):
         for target in range(graph.vertex_count):
-            found = paths.path(source, target)
+            by_both = LexicographicPaths(graph, length).path(source, target)
+            found = paths.path(source, target)  # the last ones to a target by one search from everywhere
+            assert found == by_both
             if not nx.has_path(known, source, target):
                 assert found is None
-                assert paths.distance(source, target) == UNREACHABLE
                 continue
             assert found == min(nx.all_shortest_paths(known, source, target, weight="weight"))
-            assert paths.distance(source, target) == nx.dijkstra_path_length(known, source, target)
+
+
+def test_paths_over_a_wide_switch_look_at_no_others() -> None:
+    width = 1_000
+    ends = np.arange(width, dtype=np.int32)
+    switch = np.full(width, width, np.int32)
+    graph = Digraph(width + 1, np.concatenate([ends, switch]), np.concatenate([switch, ends]))
+    paths = LexicographicPaths(graph, np.ones(2 * width, np.int64))
+    assert [paths.path(k, (k + 7) % width) for k in range(width)] == [[k, width, (k + 7) % width] for k in range(width)]
+    assert paths.looked_at <= 2 * width
 
 
 @given(weighted_digraphs(4))

@@ -17,7 +17,7 @@ from collc.kernels.compiled import LOAD_TIME
 from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.elaboration.elaborate import load_program
 from collc.synthesis.auto.kinds import ProblemKind
-from collc.synthesis.auto.synthesizer import Turns
+from collc.synthesis.auto.synthesizer import Turns, choose
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
@@ -484,3 +484,25 @@ def test_an_all_gather_on_a_mesh_meets_the_bound(side: int):
 @pytest.mark.slow
 def test_an_all_reduce_on_a_large_mesh_is_near_its_bound():
     assert times_the_bound(auto(Module("m", grid(32, 32), all_reduce(list(range(1024)))), Effort())) <= 1.04
+
+
+def test_a_search_that_finds_nothing_ends_with_shortest_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As over a switch of 50,000 NPUs, if each turn takes more work than it may."""
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.SPARE_WORK", 500)
+    built = choose(WIDE, Effort(), [SYNTHESIZERS["pccl"]])
+    assert built.algorithm == "shortest paths"
+    assert verify_schedule(built).ok
+
+
+WIDE = Module("m", switched(100), broadcast(list(range(100)), 1000), LinkModel.STORE)
+
+
+@pytest.mark.parametrize(
+    ("spare", "message"), [(10, "it takes more work than the search has left"), (1, "needs at least 99 transfers")]
+)
+def test_a_search_that_may_not_find_any_schedule_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, spare: int, message: str
+) -> None:
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.SPARE_WORK", spare)
+    with pytest.raises(CollcError, match=message):
+        auto(WIDE, Effort())

@@ -14,9 +14,8 @@ from benchmarks.problems import program_of
 from collc.base.diagnostics import SourceError
 from collc.graph.translations import find_translations
 from collc.passes.synthesizers import auto
-from collc.synthesis.symmetric import cluster, is_cluster, symmetric_module
+from collc.synthesis.symmetric import is_cluster, symmetric_module
 from collc.synthesis.symmetric.class_timetable import ClassTimes, Routes
-from collc.synthesis.symmetric.cluster import translated_paths
 from collc.synthesis.symmetric.level_plan import levels_of
 from collc.synthesis.task import Effort
 from collc.ten.demand import Demand
@@ -27,7 +26,6 @@ from collc.ten.schedule import LinkModel, RowSchedule
 from collc.ten.text.write import format_module
 from collc.verification import verify_schedule
 from collc.verification.schedule_check import is_proved
-from tests import support
 from tests.support import MiB, all_gather, all_reduce, all_to_all, broadcast, network, reduce_scatter, switched
 from tests.synthesis.clusters import NIC, NVLINK, both, fat_tree, pods, rails, shuffled, unlisted
 
@@ -266,32 +264,3 @@ def test_fat_trees_use_all_of_their_links() -> None:
     for kind in ("all_gather", "all_to_all"):
         time = time_of(net, kind, 4, 128 * 4 * chunk)
         assert time <= (127 * 4 + 5) * each + 6 * (NIC.latency or 0) + 100
-
-
-@pytest.mark.parametrize("net", [support.grid(3, 4, 5, wrap=True), support.ring(7), support.hypercube(4)])
-def test_paths_of_one_npu_serve_all_of_a_torus(net: Network) -> None:
-    demand = support.all_to_all(list(range(net.npu_count)), 1000, 2)
-    for model in LinkModel:
-        module = Module("m", net, demand, model)
-        schedule = translated_paths(module)
-        assert schedule is not None
-        built = replace(module, schedule=schedule)
-        assert verify_schedule(built).ok
-        listed = replace(module, schedule=RowSchedule(model, schedule.transfers))
-        assert verify_schedule(listed).ok
-        assert built.collective_time() == listed.collective_time()
-
-
-def test_paths_are_translated_only_where_all_npus_are_alike() -> None:
-    line = support.grid(5)
-    assert translated_paths(Module("m", line, support.all_to_all(list(range(5))), LinkModel.STORE)) is None
-    ring = support.ring(5)
-    assert translated_paths(Module("m", ring, support.all_gather(list(range(5))), LinkModel.STORE)) is None
-    assert translated_paths(Module("m", ring, support.all_to_all(list(range(4))), LinkModel.STORE)) is None
-
-
-def test_paths_are_not_translated_if_one_npu_has_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = Module("m", support.ring(5), support.all_to_all(list(range(5)), 1000, 2), LinkModel.STORE)
-    for most, some in ((12, True), (11, False)):  # two chunks over 1, 2, 2 and 1 links
-        monkeypatch.setattr(cluster, "MOST_HOPS", most)
-        assert (translated_paths(module) is not None) == some

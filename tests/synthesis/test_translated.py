@@ -14,9 +14,10 @@ from collc.synthesis.reductions.compose import join
 from collc.synthesis.symmetric import bundled_exchange, symmetric_module, translated
 from collc.synthesis.task import Effort
 from collc.ten.bundled_schedule import FactoredBundles
+from collc.ten.demand import Demand
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule
 from collc.ten.module import Module
-from collc.ten.network import Network
+from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
 from collc.verification.schedule_check import is_proved
@@ -79,17 +80,59 @@ def test_bundles_if_half_of_the_npus_would_send_the_other_way_round(monkeypatch:
     assert isinstance(schedule, FactoredBundles)
 
 
-@pytest.mark.parametrize("model", LinkModel, ids=lambda model: model.value)
-@pytest.mark.parametrize("sizes", [(4, 4, 4), (3, 5, 8), (8, 8)])
-def test_bundles_are_near_the_bound(sizes: tuple[int, ...], model: LinkModel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "chunk", "model"),
+    [
+        ((3, 5, 8), 1, LinkModel.PIPELINED),
+        ((3, 5, 8), 2**16, LinkModel.PIPELINED),
+        ((3, 5, 8), 2**16, LinkModel.STORE),
+        ((8, 8), 2**9, LinkModel.PIPELINED),
+        ((4, 4, 4), 2**12, LinkModel.STORE),
+    ],
+)
+def test_bundles_are_near_the_bound(
+    sizes: tuple[int, ...], chunk: int, model: LinkModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any size: if latencies or if loads count most, and if both do."""
     monkeypatch.setattr(translated, "MOST_PLAIN", 0)
     net = grid(*sizes, wrap=True)
-    module = Module("m", net, all_to_all(net.npus.tolist(), chunk=2**16), model)
+    module = Module("m", net, all_to_all(net.npus.tolist(), chunk=chunk), model)
     schedule = translated.translated_schedule(module, Effort())
     assert isinstance(schedule, FactoredBundles)
     assert is_proved(module, schedule)
     bound = lower_bound(net, module.demand, model).time
     assert bound <= schedule.collective_time(net, module.demand) <= 1.02 * bound
+
+
+def test_bundles_of_many_hops_move_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly as fast as if a generator served one after another; loads count most."""
+    monkeypatch.setattr(translated, "MOST_PLAIN", 0)
+    monkeypatch.setattr(bundled_exchange, "MOST_PLAIN", 0)
+    net = ring(31)
+    module = Module("m", net, all_to_all(net.npus.tolist(), chunk=2**16), LinkModel.PIPELINED)
+    schedule = translated.translated_schedule(module, Effort())
+    assert isinstance(schedule, FactoredBundles)
+    assert is_proved(module, schedule)
+    bound = lower_bound(net, module.demand, LinkModel.PIPELINED).time
+    assert bound <= schedule.collective_time(net, module.demand) <= 1.01 * bound
+
+
+def test_a_bundled_schedule_is_for_npus_that_are_alike() -> None:
+    """What is planned at the time limit, of any size."""
+
+    def planned_at_once(net: Network, demand: Demand) -> Module | None:
+        module = Module("m", net, demand, LinkModel.STORE)
+        schedule = translated.bundled_schedule(module)
+        return None if schedule is None else module.with_schedule(schedule, "")
+
+    everyone, whole = all_to_all(list(range(9))), grid(3, 3, wrap=True)
+    module = planned_at_once(whole, everyone)
+    assert module is not None
+    assert verify_schedule(module).ok
+    assert planned_at_once(grid(3, 3), everyone) is None
+    assert planned_at_once(whole, all_gather(list(range(9)))) is None
+    assert planned_at_once(whole, all_to_all(list(range(8)))) is None
+    assert planned_at_once(replace(whole, kinds=(LinkKind(None, None),)), everyone) is None
 
 
 def test_an_exchange_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,24 @@
 """Work that is counted: every synthesizer gives an attempt up when the most work is done."""
 
+import numpy as np
 import pytest
 
 from collc.base.diagnostics import NoSchedule
+from collc.graph.distances import UNREACHABLE
 from collc.passes.synthesizers import SYNTHESIZERS
 from collc.synthesis.auto.record import PhasePlanner
+from collc.synthesis.conditions import conditions_of
+from collc.synthesis.forest.problem import forest_problem
+from collc.synthesis.forest.trees import Rerouting, tree_counts
+from collc.synthesis.pccl.planning_order import PlanningOrder
+from collc.synthesis.pccl.search import PathSearch
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.task import Effort, WorkMeter
+from collc.synthesis.task import Effort, Task, WorkMeter
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
-from tests.support import all_gather, all_reduce, all_to_all, grid, switched
+from tests.support import all_gather, all_reduce, all_to_all, broadcast, grid, switched
 
 
 def built(name: str, module: Module, meter: WorkMeter, threads: int = 1) -> Module:
@@ -77,3 +84,20 @@ def test_threads_change_neither_the_schedule_nor_the_work(net: Network, demand: 
     for part in range(1, 5):
         most = whole[1] * part // 4
         assert outcome(most, 1) == outcome(most, 2) == outcome(most, 4)
+
+
+def test_one_chunk_over_a_wide_switch_is_given_up_on_its_way() -> None:
+    """One call of a kernel plans it, which takes far more work than foreseen."""
+    demand = broadcast(list(range(64)), 1000)
+    chunks = np.arange(1, dtype=np.int32)
+    conditions = conditions_of(Task(switched(64), demand, LinkModel.STORE, chunks))
+    search = PathSearch.of(conditions, conditions.wanting, {0: conditions.times_to(0)}, False)
+    order = PlanningOrder(chunks, np.zeros(1, np.int64))
+    found, work = search.schedule(0, order, lambda: False, False, UNREACHABLE // 8)
+    assert found is not None
+    given_up, less = search.schedule(0, order, lambda: False, False, work // 8)
+    assert given_up is None
+    assert less < work // 4
+    problem = forest_problem(conditions)
+    with pytest.raises(NoSchedule):
+        Rerouting(problem).trees(tree_counts(problem)[0], 256, 0)

@@ -16,7 +16,7 @@ from collc.msccl.check.model import BUFFERS, FileProgram
 from collc.runtime.collectives import MemoryLayout
 from collc.runtime.operations import READS_SOURCE, READS_TARGET, WRITES, StepKind
 from collc.runtime.replay import StepWaits
-from collc.ten.arrays import BoolArray, Int64Array
+from collc.ten.arrays import BoolArray, Int64Array, ranges
 
 
 def check_races(program: FileProgram, layout: MemoryLayout, findings: Findings) -> None:
@@ -81,9 +81,7 @@ def _message_edges(waits: StepWaits, counts: Int64Array, start: Int64Array) -> t
         number = np.asarray(of, np.int64)
         rows = np.flatnonzero(number >= 0)
         rows = rows[np.argsort(number[rows], kind="stable")]
-        length = counts[rows]
-        offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-        columns.append(np.repeat(start[rows], length) + offset)
+        columns.append(ranges(start[rows], start[rows] + counts[rows]))
     return columns[0], columns[1]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import Int32Array, Int64Array, unique_rows
+from collc.ten.arrays import Int32Array, Int64Array, ranges, unique_rows
 from collc.ten.demand import HolderSets
 
 
@@ -101,8 +101,7 @@ class SetPool:
         members, starts = self.arrays()
         owner = np.searchsorted(several, chunk[rows])
         lengths = starts[number[rows] + 1] - starts[number[rows]]
-        within = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        items = members[np.repeat(starts[number[rows]], lengths) + within]
+        items = members[ranges(starts[number[rows]], starts[number[rows] + 1])]
         span = int(items.max()) + 1 if len(items) else 1
         keys = np.unique(np.repeat(owner, lengths) * span + items)
         first = self.add(keys % span, np.bincount(keys // span, minlength=len(several)).astype(np.int64))
@@ -135,8 +134,7 @@ class SetPool:
         chosen = used[place[first[order]]]
         sizes = starts[chosen + 1] - starts[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        place_of = np.repeat(starts[chosen] - offsets[:-1], sizes) + np.arange(int(offsets[-1]), dtype=np.int64)
-        joined = members[place_of].astype(np.int32)
+        joined = members[ranges(starts[chosen], starts[chosen + 1])].astype(np.int32)
         ends = np.cumsum([len(c) for c in columns])[:-1]
         number = rank[canonical].astype(np.int32)
         return HolderSets(offsets, joined), [number[part] for part in np.split(place, ends)]

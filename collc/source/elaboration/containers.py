@@ -28,7 +28,7 @@ from collc.source.elaboration.values import (
 )
 from collc.source.problems import fail
 from collc.source.types import ANY, GROUP, Kind, Type, fits, item_type
-from collc.ten.arrays import Int64Array, distinct
+from collc.ten.arrays import Int64Array, distinct, ranges
 
 
 def coerce(value: Value, wanted: Type, span: Span, what: str, frame: Frame | None = None) -> Value:
@@ -128,11 +128,10 @@ def flatten_lists(lists: ListArray) -> tuple[Int64Array, Column]:
     """All items of all rows: the row of each (int64) and the items, row by row."""
     counts = lists.lengths
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    within = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
     content = lists.content
     if isinstance(content, ListArray):
         raise TypeError("a set of lists")
-    return rows, content[within + np.repeat(lists.start, counts)]
+    return rows, content[ranges(lists.start, lists.start + counts)]
 
 
 def from_sorted_pairs(rows: Int64Array, items: Column, count: int, uniform: bool) -> ListArray:

@@ -21,7 +21,8 @@ from collc.synthesis.endpoints import limited_schedule, networks_without_limits,
 from collc.synthesis.in_network import in_network
 from collc.synthesis.over_switches import over_switches
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.task import Effort, Task, WorkMeter
+from collc.synthesis.shortest_paths import along_shortest_paths
+from collc.synthesis.task import COMPILED_TIMES, Effort, Task, WorkMeter
 from collc.ten.limited import Ports, without_limits
 from collc.ten.module import Bound, Module
 from collc.ten.network import Network
@@ -34,7 +35,16 @@ TRANSFER_WORK: Final = 60
 Search = Callable[[Module, WorkMeter], Module]
 """A synthesizer of modules, or of what they are without limits of NPUs; it counts its work."""
 
-GIVEN_UP = Diagnostic("S0201", "it takes more work than the search has left")
+GIVEN_UP = Diagnostic(
+    "S0201",
+    "it takes more work than the search has left",
+    hint="give it more time with 'time_limit', name a synthesizer, or use fewer NPUs or chunks",
+)
+
+LAST_RESORT: Final = "shortest paths"
+"""The candidate that plans as what serves if a search ends without a schedule, for networks on which all others end
+without one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,14 @@ def candidates(
         elif record.applies(direct):
             over = partial(_plan_over_switches, direct_links, partial(plan, record))
             add(f"{record.name} on unwound switches", -1, over)
+    add(LAST_RESORT, -1, _along_shortest_paths)
     return sorted(found, key=lambda candidate: -candidate.ahead)
+
+
+def _along_shortest_paths(free: Module, meter: WorkMeter) -> Module:
+    trees = min(len(free.network.npus), free.demand.chunk_count)
+    _add_whole(meter, TRANSFER_WORK * free.demand.pair_count + trees * free.network.link_count // COMPILED_TIMES)
+    return solve(free, along_shortest_paths)
 
 
 def _add_whole(meter: WorkMeter, work: int) -> None:

@@ -6,10 +6,13 @@ long as it has no schedule, or its last turn made one shorter. The candidate wit
 turn; some begin with more (`Candidate.ahead`). Each turn begins anew, so that all turns of a candidate together take a
 third more than its last one.
 
+A turn takes at most `most_in_vain` as long as there is no schedule, so that the search ends on any network: with chunks
+along shortest paths if all others are given up.
+
 Nothing is tried that could not be shorter: the search ends at the lower bound. From the turn on that finds the first
 schedule, all candidates together take at most three times the work in which the best one was found, and SPARE_WORK;
-less if that is near its bound, and the search that leads, and those likely the best, GROWTH^2 times SPARE_WORK. The
-notes say what was given up.
+less if that is near its bound; the search that leads, those likely the best, and all if the best schedule takes over
+GROWTH^3 times the bound, GROWTH^2 times SPARE_WORK. The notes say what was given up.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule
 from collc.base.interrupts import OutOfTime
 from collc.base.units import format_time
 from collc.synthesis.auto.bundles import Bundles
-from collc.synthesis.auto.candidates import GIVEN_UP, Candidate, candidates
+from collc.synthesis.auto.candidates import GIVEN_UP, LAST_RESORT, Candidate, candidates
 from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.bounds import lower_bound
@@ -67,7 +70,7 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
         if schedule is not None:
             notes = (*module.notes, f"auto: chose symmetric; the others would list at least {least:,} transfers")
             return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
-    check_transfer_count(module.demand)
+    check_transfer_count(module.demand, GROWTH * most_in_vain(effort))  # none lists more than GROWTH per unit of work
     bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
     search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
     try:
@@ -132,6 +135,11 @@ def time_of(module: Module) -> int:
     return module.collective_time()
 
 
+def most_in_vain(effort: Effort) -> int:
+    """Work that a turn may take as long as there is no schedule, so that the search ends on any network."""
+    return GROWTH**2 * max(SPARE_WORK * effort.trials, int(10**6 * (effort.time_limit or 0)))
+
+
 @dataclass(eq=False)
 class _Search:
     """The search of one module.
@@ -165,8 +173,9 @@ class _Search:
             name, least = candidate.name, last.least_work(candidate.name, demand)
             likely = 2 if candidate is divided else most
             ahead = min(candidate.ahead, -1 if name in hopeless else 1 if name in behind else likely)
-            limit = max(int(first * Fraction(GROWTH) ** ahead), least)
-            self._turns.append(Turns(replace(candidate, ahead=ahead), limit, name in hopeless))
+            limit = max(min(int(first * Fraction(GROWTH) ** ahead), most_in_vain(self.effort)), least)
+            is_spare = name in {*hopeless, LAST_RESORT}
+            self._turns.append(Turns(replace(candidate, ahead=ahead), limit, is_spare))
         while not self.effort.stop() and (chosen := self._next()) is not None:
             turns, meter = chosen
             name, began = turns.candidate.name, monotonic()
@@ -212,7 +221,7 @@ class _Search:
         """
         best = self.best
         for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
-            left = GROWTH * turns.limit if best is None else self._work_left(turns, best)
+            left = most_in_vain(self.effort) if best is None else self._work_left(turns, best)
             if turns.is_open and left >= turns.limit:
                 return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
         return None
@@ -227,7 +236,8 @@ class _Search:
         if gain <= 0 or others_plan_each_part or turns.is_spare > best.is_spare:
             return 0
         share = min(Fraction(1), GROWTH**2 * gain)
-        is_likely = share == 1 and (turns is best or turns.candidate.ahead > 1)
+        is_poor = best.time > GROWTH**3 * self.bound().time
+        is_likely = share == 1 and (turns is best or turns.candidate.ahead > 1 or is_poor)
         more = share * (2 * best.useful + spare * (GROWTH**2 if is_likely else 1))
         left = best.useful + int(more) + self.in_vain - self.spent
         return left if self.most is None else min(left, self.most - self.spent)

@@ -177,10 +177,12 @@ class PathLoads:
             return None
         if len(run.group) < len(network.npus):
             return None
-        whole = undamaged_network(network)
-        if whole is not None and network.npu_count * network.link_count <= MOST_SEARCHED:
-            return None
-        translations = find_translations(whole or network)
+        whole, translations = None, find_translations(network)
+        if translations is None or translations.count < network.npu_count:
+            whole = undamaged_network(network)
+            if whole is None or network.npu_count * network.link_count <= MOST_SEARCHED:
+                return None
+            translations = find_translations(whole)
         if translations is None or translations.count < network.npu_count:
             return None
         # Each of `gone` lost NPUs is an end of as many paths as each other one.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, ranges, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 
 
@@ -172,10 +172,8 @@ class _TableTraffic:
 
     def _members(self, rows: Int64Array, column: Int64Array) -> tuple[Int64Array, Int64Array]:
         """(row, device): one entry for each member of the set in a column of each row."""
-        sizes = self._sets.sizes[column[rows]]
-        row = np.repeat(rows, sizes)
-        first = np.repeat(self._sets.offsets[column[rows]] - (np.cumsum(sizes) - sizes), sizes)
-        return row, self._sets.members[first + np.arange(len(row))].astype(np.int64)
+        first, after = self._sets.offsets[column[rows]], self._sets.offsets[column[rows] + 1]
+        return np.repeat(rows, after - first), self._sets.members[ranges(first, after)].astype(np.int64)
 
     def _count_by_device(self, rows: Int64Array, column: Int64Array) -> Int64Array:
         """int64[sizes, devices]: for each device the chunks of some rows whose set in a column contains it."""

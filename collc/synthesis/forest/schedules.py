@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collc.base.diagnostics import SourceError
+from collc.base.diagnostics import NoSchedule, SourceError
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch
 from collc.synthesis.forest.trees import ENOUGH, Candidate
 from collc.synthesis.list_schedule import TASK_WORK, TURNS, Tasks, best_starts
@@ -103,7 +103,10 @@ class Portfolio:
         if self._effort.work.is_exceeded:
             return None
         try:
-            trees, time = grown.trees(count, shallow)
+            trees, time = grown.trees(count, shallow, self._effort.work.remainder)
+        except NoSchedule:
+            self._effort.work.add(self._effort.work.remainder or 0)
+            return None
         except SourceError as error:
             return error
         others = work * (grown.series - 1)

@@ -18,13 +18,14 @@ from functools import cache
 
 import numpy as np
 
+from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.memory import require_for_search
 from collc.base.wording import plural
 from collc.graph.distances import distances_to
 from collc.graph.throughput import tree_capacities
 from collc.graph.translations import find_translations
-from collc.kernels.compiled import numbers, runs_compiled, version_of
-from collc.kernels.tree_rerouting import LEVELS, TreeGraph, reroute
+from collc.kernels.compiled import BATCH, numbers, runs_compiled, version_of
+from collc.kernels.tree_rerouting import LEVELS, UNREACHED, TreeGraph, reroute
 from collc.synthesis.forest.problem import ForestProblem, Path, TreeBatch
 from collc.ten.arrays import Int64Array
 from collc.ten.factored_schedule import Translations
@@ -192,11 +193,12 @@ class Rerouting:
         edges = graph.edge_count + int((degree**2).sum())
         return len(self._roots(count)) * edges * ROUNDS
 
-    def trees(self, count: TreeCount, shallow: int) -> tuple[list[TreeBatch], float]:
+    def trees(self, count: TreeCount, shallow: int, work: int | None = None) -> tuple[list[TreeBatch], float]:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.
 
-        shallow: how much the latency from the root counts beside the load. The time is in units of 1 / capacity.
-        Raises ValueError if no path leads to a member.
+        shallow: how much the latency from the root counts beside the load. The time is in units of 1 / capacity. work:
+        microseconds of compiled code that it may take, about; None: any. Raises ValueError if no path leads to a
+        member, NoSchedule if it takes more work.
         """
         roots, aim = self._roots(count), self._aim(count)
         rounds = ROUNDS if len(roots) > 1 else 1  # a tree alone grows the same way again
@@ -208,15 +210,18 @@ class Rerouting:
         load = numbers(np.zeros(len(aim), np.int64), compile_it)
         rows = numbers(np.zeros(len(roots) * most, np.int64), compile_it)
         lengths = numbers(np.full(len(roots), -1), compile_it)
+        left = numbers(np.array([0, UNREACHED if work is None else work * BATCH // 100_000]), compile_it)
         cost = self._cost(shallow)
         best: tuple[float, Int64Array, Int64Array] | None = None
         for self.series, steepness in enumerate(STEEPNESS, 1):
             given = (roots, *self._graph, cost, self._kind, aim, prices(steepness))
             first, *columns = (numbers(column.astype(np.int64), compile_it) for column in given)
-            end = grow(first, TreeGraph(*columns), rounds, most, load, rows, lengths)
+            end = grow(first, TreeGraph(*columns), rounds, most, load, rows, lengths, left)
             if end == -1:
                 self._room *= 2
-                return self.trees(count, shallow)
+                return self.trees(count, shallow, work)
+            if end == -3:
+                raise NoSchedule(Diagnostic("S0201", "the trees take more work than the search has left"))
             if end < 0:
                 raise ValueError("no path leads from a member to another")
             time = self._time(np.array(load))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from collc.base.memory import require_for_search
 from collc.graph.distances import UNREACHABLE
-from collc.kernels.compiled import numbers, version_of, zeros
+from collc.kernels.compiled import numbers, version_of
 from collc.kernels.pccl_timelines import Buffers, BufferTable, LinkTable, PlannedTransfers, TransferTable, with_reserved
 from collc.kernels.pccl_times import WORK, TimedConditions, TimedNetwork, TimedScratch, plan_by_times
 from collc.synthesis.conditions import Conditions
@@ -68,11 +68,11 @@ class PathSearch:
         )
 
     def schedule(
-        self, hops: int, order: PlanningOrder, stop: Callable[[int], bool], compile_it: bool
+        self, hops: int, order: PlanningOrder, stop: Callable[[], bool], compile_it: bool, most: int
     ) -> tuple[Schedule | None, int]:
-        """A schedule, None if `stop` says so, and the work of finding it in plain Python.
+        """A schedule, None if `stop` says so or it takes the most work, and the work of finding it in plain Python.
 
-        Both are the same with plain Python and with compiled code. stop: gets the work so far.
+        Both are the same with plain Python and with compiled code.
 
         hops: a target at most so far away is reached over any hops, others over hops that come nearer.
         """
@@ -80,17 +80,18 @@ class PathSearch:
         network = self._arrays if compile_it else self._lists
         conditions = self._conditions(order, compile_it)
         limits = numbers(np.minimum(self.total.max(axis=1) * hops, UNREACHABLE), compile_it)
-        work = zeros(1, compile_it)
+        work = numbers(np.array([0, most * WORK]), compile_it)
         planned: Any = self._no_transfers() if compile_it else []
         links, buffers = self._timelines(planned, compile_it)
         for batch in order.batches(self.conditions):
-            if stop(int(work[0]) // WORK):
+            if stop() or work[0] >= work[1]:
                 return None, int(work[0]) // WORK
             links, buffers, planned = plan(
                 numbers(batch, compile_it), limits, network, conditions, links, buffers, planned,
                 self._scratch(compile_it), work,
             )  # fmt: skip
-        return self._schedule(planned), (int(work[0]) + _scan_count(buffers)) // WORK
+        schedule = self._schedule(planned) if work[0] < work[1] else None
+        return schedule, (int(work[0]) + _scan_count(buffers)) // WORK
 
     def _schedule(self, planned: TransferTable | list[tuple[int, int, int]]) -> Schedule:
         chunk, model = self.conditions.chunk, self.conditions.task.model

@@ -18,6 +18,7 @@ from threading import Event
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
+from collc.graph.distances import UNREACHABLE
 from collc.kernels.compiled import LOAD_TIME, MOST_PLAIN, STEP_TIME, runs_compiled
 from collc.kernels.pccl_times import WORK, plan_by_times
 from collc.synthesis.bounds import task_bound
@@ -232,8 +233,9 @@ class _Portfolio:
         schedule, work = attempt.search.schedule(
             attempt.hops,
             order,
-            lambda work: stop() or (left is not None and work >= left * times),
+            stop,
             compile_it or runs_compiled(plan_by_times, 0),
+            UNREACHABLE // WORK if left is None else left * times,
         )
         if schedule is None:
             return _Planned(attempt, None, 0, work // times)

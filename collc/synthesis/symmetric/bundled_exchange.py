@@ -4,17 +4,21 @@ The group is abelian, so that a message may make its hops in any order. Generato
 axis, as the two directions of a ring. The messages are divided into as many classes as axes; class k uses axes k,
 k + 1, .. in turn, so that each axis serves one class at a time, and all are busy. Of a class, those that make n hops
 over a generator are a bundle, whose n hops take a link each for as long as there are messages in it. A generator serves
-first what has most hops to go: in its last round every bundle makes its last hop.
+first what has most hops to go, so that at its end every bundle makes its last hop.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
+from collc.kernels.compiled import MOST_PLAIN, STEP_TIME
 from collc.synthesis.symmetric.group import Group
 from collc.synthesis.symmetric.representative_plan import GeneratorTimes
 from collc.ten.arrays import Int32Array, Int64Array, ranges
@@ -34,19 +38,18 @@ def exchange_in_bundles(
 
     Raises SourceError S0203 if it may have too many rows.
     """
-    plan = _Plan(group, hops.reshape(-1, hops.shape[2]), times)
-    axes, most = _axes_of(plan.hops), plan.hops.max(axis=0)
+    messages = hops.reshape(-1, hops.shape[2])
+    axes, most = _axes_of(messages), messages.max(axis=0)
     rows = len(axes) * int((most * (most + 1) // 2).sum())
     if rows > MOST_EXPANDED:
         message = f"an All-to-All of {group.count:,} NPUs needs {rows:,} rows, more than the limit of {MOST_EXPANDED:,}"
         hint = "use fewer NPUs, or a network of more dimensions"
         raise SourceError(Diagnostic("S0203", message, hint=hint))
-    classes = _classes_of(plan.hops, axes)
-    for phase in range(len(axes)):
-        for number, messages in enumerate(classes):
-            for generator in axes[(number + phase) % len(axes)]:
-                plan.send(messages, generator)
-    return plan.schedule(model, numbers)
+    divisions = [_classes_of(messages, axes)]
+    if int((messages.sum(axis=0) * times.busy).max()) < int((messages @ times.total).max()):
+        divisions.append([np.arange(len(messages))])  # hops count more than loads: no class waits for an axis
+    plans = [_Plan.of(group, messages, times, axes, classes) for classes in divisions]
+    return min(plans, key=lambda plan: plan.end).schedule(model, numbers)
 
 
 def _axes_of(hops: Int64Array) -> list[list[int]]:
@@ -100,6 +103,23 @@ class _Plan:
         self._sizes: list[Int64Array] = [np.zeros(1, np.int64)]
         self._bundles = 0
 
+    @staticmethod
+    def of(
+        group: Group, hops: Int64Array, times: GeneratorTimes, axes: list[list[int]], classes: list[Int64Array]
+    ) -> _Plan:
+        """The plan in which each class uses the axes in turn, beginning with the one of its number."""
+        plan = _Plan(group, hops, times)
+        for phase in range(len(axes)):
+            for number, messages in enumerate(classes):
+                for generator in axes[(number + phase) % len(axes)]:
+                    plan.send(messages, generator)
+        return plan
+
+    @property
+    def end(self) -> int:
+        """Picoseconds until all messages have come."""
+        return int(self._ready.max())
+
     def send(self, messages: Int64Array, generator: int) -> None:
         """Send those of some messages that use a generator as soon as it is free, and the messages have come."""
         moving = messages[self.hops[messages, generator] > 0]
@@ -110,28 +130,27 @@ class _Plan:
         count = self.hops[moving, generator]
         first = np.flatnonzero(np.append(True, np.diff(count) != 0))
         size, left = np.diff(np.append(first, len(count))), count[first]
-        before = first * busy
-        round_ = _rounds(left, size * busy, total)
+        starts, after = _starts(left, size * busy, total), np.cumsum(left)
         bundle = np.repeat(np.arange(len(first)), size)
-        offset = (np.arange(len(count)) - first[bundle]) * busy + before[bundle]
-        begin = max(int(self._free[generator]), int((self._ready[moving] - offset - round_[count]).max()))
-        self._free[generator] = begin + round_[1] + len(count) * busy
-        self._add_rows(generator, left, begin + before, round_)
+        behind = (np.arange(len(count)) - first[bundle]) * busy
+        begin = int((self._ready[moving] - behind - starts[(after - left)[bundle]]).max())
+        begin = max(int(self._free[generator]), begin)
+        self._free[generator] = begin + int((starts[after - 1] + size * busy).max())
+        self._rows.append(
+            (np.repeat(np.arange(len(left)), left) + self._bundles, self._links(generator, left), begin + starts)
+        )
+        self._bundles += len(left)
         self._members.append((moving, self._elements(moving)))
         self._sizes.append(size)
-        self._ready[moving] = begin + offset + round_[1] + total
+        self._ready[moving] = begin + behind + starts[(after - 1)[bundle]] + total
         self._index[:, moving] += self._step[:, generator, None] * count
 
-    def _add_rows(self, generator: int, left: Int64Array, begin: Int64Array, round_: Int64Array) -> None:
-        """The hops of some bundles. left: int64[bundles], hops. begin: int64[bundles], in each round."""
+    def _links(self, generator: int, left: Int64Array) -> Int32Array:
+        """int32: the links of the hops of each bundle. left: int64[bundles], descending, how many."""
         path = np.zeros(int(left[0]), np.int32)
         for hop in range(1, len(path)):
             path[hop] = self.group.successors[generator, path[hop - 1]]
-        bundle = np.repeat(np.arange(len(left)), left)
-        hop = ranges(np.zeros(len(left), np.int64), left)
-        link = self.group.link[generator, path[hop]]
-        self._rows.append((bundle + self._bundles, link, begin[bundle] + round_[left[bundle] - hop]))
-        self._bundles += len(left)
+        return self.group.link[generator, path[ranges(np.zeros(len(left), np.int64), left)]]
 
     def _elements(self, messages: Int64Array) -> Int64Array:
         """int64: the elements of the group that take NPU 0 to where messages are."""
@@ -157,11 +176,36 @@ class _Plan:
         )
 
 
-def _rounds(left: Int64Array, length: Int64Array, total: int) -> Int64Array:
-    """int64: when the bundles with n hops to go or more make one, for each n, after 0.
+def _starts(left: Int64Array, length: Int64Array, total: int) -> Int64Array:
+    """int64: when each hop of each bundle starts, on a generator that is free from 0 on.
 
-    left: int64[bundles], descending, hops of each. length: int64[bundles], picoseconds of a hop of each.
+    left: int64[bundles], descending, hops of each. length: int64[bundles], picoseconds that a hop of each takes. total:
+    picoseconds until the first of a bundle has come.
     """
+    if STEP_TIME * int(left.sum()) <= MOST_PLAIN:
+        return _starts_of_most_left(left.tolist(), length.tolist(), total)
     last = np.cumsum(length)[np.searchsorted(-left, -np.arange(int(left[0]) + 1), "right") - 1]
-    taken = np.maximum(last, total)
-    return np.cumsum(taken[::-1])[::-1] - taken
+    taken = np.maximum(last, total)  # by a round, in which bundles with n hops to go or more make one
+    round_ = np.cumsum(taken[::-1])[::-1] - taken
+    bundle = np.repeat(np.arange(len(left)), left)
+    to_go = left[bundle] - ranges(np.zeros(len(left), np.int64), left)
+    return round_[to_go] + (np.cumsum(length) - length)[bundle]
+
+
+def _starts_of_most_left(left: list[int], length: list[int], total: int) -> Int64Array:
+    """The starts if a generator serves, of the bundles that have come, that with most hops to go; see `_starts`."""
+    after = [*accumulate(left)]
+    starts, now = [0] * after[-1], 0
+    ready = [(-hops, bundle) for bundle, hops in enumerate(left)]
+    moving: deque[tuple[int, tuple[int, int]]] = deque()
+    while ready or moving:
+        while moving and (not ready or moving[0][0] <= now):
+            time, entry = moving.popleft()
+            now = max(now, time)
+            heappush(ready, entry)
+        to_go, bundle = heappop(ready)
+        starts[after[bundle] + to_go] = now
+        if to_go < -1:
+            moving.append((now + total, (to_go + 1, bundle)))
+        now += length[bundle]
+    return np.array(starts, np.int64)

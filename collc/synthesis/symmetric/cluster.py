@@ -8,16 +8,12 @@ the shortest route, also over other NPUs.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.graph.distances import hops_from
 from collc.graph.translations import find_translations
 from collc.synthesis.damage import undamaged_network
-from collc.synthesis.shortest_paths import MOST_HOPS
 from collc.synthesis.symmetric.class_timetable import ClassTimes, ClassTimetable
 from collc.synthesis.symmetric.level_plan import plan_exchange, plan_levels
 from collc.synthesis.symmetric.one_shot import plan_one_shot
@@ -62,23 +58,6 @@ def cluster_copies(
     )
 
 
-def translated_paths(module: Module) -> FactoredSchedule | None:
-    """A schedule of an All-to-All without switches, along the shortest paths of one NPU and their translations.
-
-    `symmetric` loads links more evenly, but lists all transfers. None if NPUs have limits or are not all alike, links
-    have no bandwidth or latency, or the paths of one NPU have more than MOST_HOPS links.
-    """
-    network, standard = module.network, module.demand.standard
-    if standard is None or standard.kind != "all_to_all" or network.has_switches or network.has_endpoints:
-        return None
-    translations = _transitive_translations(module)
-    if translations is None or int(hops_from(Digraph.of(network), 0).sum()) * standard.chunks > MOST_HOPS:
-        return None
-    with suppress(ValueError):
-        return _planner_of(module, translations).schedule(module.demand)
-    return None
-
-
 def is_cluster(module: Module) -> bool:
     """Whether `symmetric_module` is likely to find a schedule; milliseconds, also for thousands of NPUs.
 
@@ -95,13 +74,8 @@ def is_cluster(module: Module) -> bool:
 
 def _translations_of(module: Module) -> Translations | None:
     """The translations that make all NPUs alike, for a demand and a network with switches that this module supports."""
-    return _transitive_translations(module) if module.network.has_switches else None
-
-
-def _transitive_translations(module: Module) -> Translations | None:
-    """The translations that make all NPUs alike, for a demand and a network that this module supports."""
     network, numbers = module.network, ChunkNumbers.of(module.demand)
-    if numbers is None or module.schedule is not None:
+    if numbers is None or module.schedule is not None or not network.has_switches:
         return None
     whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
     if not whole or network.has_limited_buffers or bool(network.reduces.any()):

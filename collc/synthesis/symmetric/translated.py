@@ -7,6 +7,8 @@ same generator, to -s.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from collc.base.memory import require_for_search
@@ -31,17 +33,13 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     Raises ValueError if links have no bandwidth or latency, SourceError if links do not lead to all NPUs, or for an
     All-to-All on rings that are too long.
     """
-    numbers, standard, network = ChunkNumbers.of(module.demand), module.demand.standard, module.network
-    if numbers is None or standard is None or module.schedule is not None:
-        return None
-    whole = len(numbers.rank) == network.npu_count and bool((numbers.rank >= 0).all())
-    group = find_group(network) if whole else None
-    if group is None:
+    numbers, standard, group = ChunkNumbers.of(module.demand), module.demand.standard, _group_of(module)
+    if numbers is None or standard is None or group is None:
         return None
     hops = group.count * int(group.span()[1].sum()) * numbers.parts
     if (hops if numbers.pairs else module.demand.least_transfers * standard.shape.phases) <= MOST_LISTED:
         return None
-    times = GeneratorTimes.of(network, module.model, group, chunk_size(module.demand))
+    times = GeneratorTimes.of(module.network, module.model, group, chunk_size(module.demand))
     if numbers.pairs:
         return _exchange(module.model, group, numbers, times, effort)
     gathers, reduces = standard.shape.end == "all", standard.shape.reduces
@@ -51,6 +49,27 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     if gathers:
         parts.append(copies.at(copies.start + (end if reduces else 0)))
     return _translations_of(module.model, group, numbers, Transfers.concatenate(parts))
+
+
+def bundled_schedule(module: Module) -> FactoredBundles | None:
+    """An All-to-All over all NPUs, in little time, of any size; None if there is no such symmetry, links have no
+    bandwidth or latency, or NPUs have limits.
+    """
+    numbers, group = ChunkNumbers.of(module.demand), _group_of(module)
+    if numbers is None or group is None or not numbers.pairs or module.network.has_endpoints:
+        return None
+    with suppress(ValueError):
+        times = GeneratorTimes.of(module.network, module.model, group, chunk_size(module.demand))
+        return _bundles(module.model, group, numbers, times, Effort())
+    return None
+
+
+def _group_of(module: Module) -> Group | None:
+    """The symmetry of a network, for a demand over all NPUs."""
+    numbers, network = ChunkNumbers.of(module.demand), module.network
+    if numbers is None or module.schedule is not None:
+        return None
+    return find_group(network) if len(module.demand.runs[0].group) == network.npu_count else None
 
 
 def tree_copies(
@@ -87,10 +106,16 @@ def _exchange(
             start = plan.start.astype(np.int64) * (step or 1)
             rows = Transfers.of(chunk, group.link[plan.generator, plan.sender], start)
             return _translations_of(model, group, numbers, rows)
-    require_for_search(8 * group.successors.size * numbers.parts, f"paths of {group.count * numbers.parts:,} messages")
-    hops = short_paths(group, numbers.parts, effort)
-    effort.work.add(len(hops))
-    return exchange_in_bundles(group, hops, model, numbers, times)
+    return _bundles(model, group, numbers, times, effort)
+
+
+def _bundles(
+    model: LinkModel, group: Group, numbers: ChunkNumbers, times: GeneratorTimes, effort: Effort
+) -> FactoredBundles:
+    messages = group.count * numbers.parts
+    require_for_search(8 * len(group.generators) * messages, f"paths of {messages:,} messages")
+    effort.work.add(messages)
+    return exchange_in_bundles(group, short_paths(group, numbers.parts, effort), model, numbers, times)
 
 
 def _gather(group: Group, parts: int, times: GeneratorTimes, effort: Effort) -> Transfers:

@@ -16,7 +16,7 @@ from collc.synthesis.conditions import rates_required
 from collc.synthesis.relays import Relays
 from collc.synthesis.task import Task
 from collc.synthesis.timeline import Timeline, link_timelines
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, ranges
 from collc.ten.demand import HolderSets
 from collc.ten.network import Network
 from collc.ten.schedule import Clock, LinkModel
@@ -80,8 +80,7 @@ class CopyProblem:
         """Who holds what at the start: (device, chunk), ascending."""
         sizes = self.sets.sizes[self.pre]
         chunk = np.repeat(np.arange(self.count, dtype=np.int32), sizes)
-        first = np.repeat(self.sets.offsets[self.pre] - (np.cumsum(sizes) - sizes), sizes)
-        device = self.sets.members[first + np.arange(len(chunk))]
+        device = self.sets.members[ranges(self.sets.offsets[self.pre], self.sets.offsets[self.pre + 1])]
         order = np.lexsort((chunk, device))
         return device[order], chunk[order]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
-from collc.kernels.compiled import is_long
+from collc.kernels.compiled import BATCH, is_long
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.reductions.compose import as_trees
 from collc.synthesis.tacos.events import EventMatching, EventRule, MatchedTransfers, cost_levels_of
@@ -105,7 +105,8 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
         limit = problem.missing_count if best is None else best // problem.step - 1
         if limit < least:
             return None
-        report = _report_of(effort, "fifo", plain_work(problem) // COMPILED_TIMES)
+        looks = least * problem.network.link_count  # each step looks at all links, also at those with nothing to send
+        report = _report_of(effort, "fifo", max(plain_work(problem) // COMPILED_TIMES, looks * 100_000 // BATCH))
         table = matched_steps(problem, limit, least, effort.threads, report)
         return None if table is None else _in_steps(problem, table)
 
