@@ -53,6 +53,22 @@ def links_of(network: Network, part: Part) -> Int64Array:
     return np.union1d(np.flatnonzero(ends), links)
 
 
+def rates_of(network: Network, part: Part) -> list[Fraction]:
+    """Bytes a second of the links of a part, ascending, each once."""
+    kinds: list[int] = np.unique(network.kind[links_of(network, part)]).tolist()
+    return sorted({network.kinds[kind].bandwidth or Fraction(0) for kind in kinds})
+
+
+def share_left(network: Network, part: Part, left: Fraction, *, is_rate: bool) -> Fraction | None:
+    """The share of the bandwidth of a part's links that bytes a second are, or a share; None if it is not between 0 and
+    1, or if the links differ.
+    """
+    if not is_rate:
+        return left if 0 < left < 1 else None
+    rates = rates_of(network, part)
+    return left / rates[0] if len(rates) == 1 and 0 < left < rates[0] else None
+
+
 def without_parts(network: Network, parts: Iterable[Part]) -> Network:
     """The network without the dead ones of some parts, and with the bandwidth that the others leave. If a link is of
     several parts, the least share counts.

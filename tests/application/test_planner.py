@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,9 @@ from collc.application.planner.values import parameters, request_of
 from collc.application.serve.schema import interface_schema
 from collc.base.diagnostics import NoSchedule, SourceError, SourceFile, UsageError
 from collc.command.cli import parse_arguments, run_command
-from collc.graph.automorphisms import link_keys
-from collc.ten.parts import devices_and_links
+from collc.ten.network import Network
+from collc.ten.parts import devices_and_links, without_parts
 from collc.ten.standard_collectives import shapes
-from collc.ten.transform import remove_parts
 from collc.verification import verify_schedule
 
 TORUS = collc.Network.torus(3, 3, bandwidth="50GiB/s", latency="0.5us")
@@ -48,15 +48,22 @@ def cluster() -> Iterator[collc.Planner]:
         yield planner
 
 
-def check(planner: collc.Planner, answer: Answer, npus: list[int] | None, dead: str = "") -> None:
-    """The answer is a right schedule on the network without what is dead, for the members of the group."""
+def bandwidths(network: Network) -> list[tuple[int, int, Fraction | None]]:
+    rates = [network.kinds[kind].bandwidth for kind in network.kind.tolist()]
+    return sorted(zip(network.source.tolist(), network.target.tolist(), rates, strict=True))
+
+
+def check(planner: collc.Planner, answer: Answer, npus: list[int] | None, dead: str = "", left: float = 0) -> None:
+    """The answer is a right schedule on the network without what is dead, or with the bandwidth that is left of it, for
+    the members of the group.
+    """
     module, whole = answer.module, planner.service.classes.network
     assert verify_schedule(module).ok
-    parts = planner.service.classes.named.find_parts(dead) if dead else []
-    devices, links = devices_and_links(whole, parts)
-    damaged = remove_parts(whole, devices.tolist(), links)
-    own, wanted = (np.sort(link_keys(each, each.source, each.target)) for each in (module.network, damaged))
-    assert np.array_equal(own, wanted)
+    parts = (
+        [replace(each, left=Fraction(left)) for each in planner.service.classes.named.find_parts(dead)] if dead else []
+    )
+    devices = [] if left else devices_and_links(whole, parts)[0]
+    assert bandwidths(module.network) == bandwidths(without_parts(whole, parts))
     everyone = npus or range(whole.npu_count)
     members = [npu for npu in everyone if npu not in devices]
     ranks = answer.ranks[0]
@@ -75,6 +82,26 @@ def test_a_failure_is_renamed_to_another_one_of_its_class(planner: collc.Planner
     assert (renamed.origin, renamed.key, renamed.time_ps) == ("renamed", planned.key, planned.time_ps)
     check(planner, planned, None, first)
     check(planner, renamed, None, other)
+
+
+def test_slow_links_have_classes_of_their_own(planner: collc.Planner) -> None:
+    first, other = "npu[0, 0] -> npu[1, 0]", "npu[1, 2] -> npu[1, 1]"
+    half, same = (planner.plan("all_gather", **SMALL, slow=slow) for slow in ({first: "1/2"}, {other: "25GiB/s"}))
+    quarter, dead = (
+        planner.plan("all_gather", **SMALL, slow={first: 0.25}),
+        planner.plan("all_gather", **SMALL, dead=first),
+    )
+    assert (same.key, same.origin) == (half.key, "renamed")
+    assert len({each.key for each in (half, quarter, dead)}) == 3
+    for answer, link, left in ((half, first, 0.5), (same, other, 0.5), (quarter, first, 0.25)):
+        check(planner, answer, None, link, left)
+
+
+@pytest.mark.slow
+def test_a_slow_node_beside_a_dead_gpu(cluster: collc.Planner) -> None:
+    answer = cluster.plan("all_gather", size="512MiB", chunks=1, dead="gpu[1, 2]", slow={"node[0]": "1/2"})
+    assert answer.ranks[0][10] is None
+    assert verify_schedule(answer.module).ok
 
 
 @pytest.mark.slow
@@ -279,6 +306,12 @@ def test_groups_beside_each_other_are_free_of_congestion(planner: collc.Planner)
         ("all_to_allv", {"npus": [0, 1], "sizes": [[0, -1], [0, 0]]}, "a size"),
         ("all_gather", {"size": "1MiB", "dead": ["a\nb"]}, "the name of a part"),
         ("all_gather", {"size": "1MiB", "dead": "npu[9, 9]"}, "no parts with these indices"),
+        ("all_gather", {"size": "1MiB", "slow": "npu[0, 0]"}, "bandwidths by names of parts"),
+        ("all_gather", {"size": "1MiB", "slow": {"a;b": "1/2"}}, "the name of a part"),
+        ("all_gather", {"size": "1MiB", "slow": {"npu[0, 0]": "half"}}, "or the share that is left"),
+        ("all_gather", {"size": "1MiB", "slow": {"npu[0, 0]": "1/0"}}, "or the share that is left"),
+        ("all_gather", {"size": "1MiB", "slow": {"npu[0, 0]": "2/1"}}, "no part of the bandwidth of npu[0, 0]"),
+        ("all_gather", {"size": "1MiB", "slow": {"npu[0, 0]": "900GB/s"}}, "900GB/s is no part of the bandwidth"),
         ("all_gather", {"size": "1MiB", "dead": "npu[0, *] <-> npu[1, 0]"}, "is one device, not 3"),
         ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] <-> npu[1, 1]"}, "no link npu[0, 0] <-> npu[1, 1]"),
         ("all_gather", {"size": "1MiB", "dead": "npu[0, 0] -> npu[0, 0]"}, "has no link npu[0, 0] -> npu[0, 0]"),

@@ -37,10 +37,10 @@ def _load_request(request: CanonicalRequest) -> ScheduleRequest:
     """The schedule of a canonical request. Raises SourceError."""
     schedule = load_program(request.source, only=SCHEDULE).schedules[0]
     parts = request.renaming.parts
-    if parts is None:
+    if not parts:
         return schedule
     assert schedule.failures is not None
-    return schedule.failures.request((parts,))
+    return schedule.failures.request(parts)
 
 
 def build_plan(request: CanonicalRequest, seconds: float | None = None) -> StoredPlan:

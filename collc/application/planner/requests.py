@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,13 +21,14 @@ import numpy as np
 from collc.application.fallbacks.fallback_index import flat_name
 from collc.application.planner.bounded_memory import BoundedMemory
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
+from collc.base.units import decimal
 from collc.base.wording import plural
 from collc.graph.automorphisms import Automorphisms, mix_bits
 from collc.graph.canonical_sets import CanonicalPositions, Colours
 from collc.graph.symmetries import find_symmetries
 from collc.source.imports import GivenFiles
 from collc.ten.arrays import Int32Array
-from collc.ten.parts import Part
+from collc.ten.parts import Part, share_left
 from collc.ten.standard_collectives import shapes
 from collc.verification.renaming_check import is_automorphism
 from collc.version import __version__
@@ -68,12 +70,14 @@ class GroupRun:
 class PlanRequest:
     """What the planner is asked for: collectives that run at once, and what is dead.
 
-    runs: the first is the one that is asked for, the others run beside it. dead: names of parts. runtime: the kind of
-    files, "" for none. link_model: "store" or "pipelined".
+    runs: the first is the one that is asked for, the others run beside it. dead: names of parts. slow: names of others,
+    and what is left of their bandwidth: bytes a second (True), or a share (False). runtime: the kind of files, "" for
+    none. link_model: "store" or "pipelined".
     """
 
     runs: tuple[GroupRun, ...]
     dead: tuple[str, ...] = ()
+    slow: tuple[tuple[str, Fraction, bool], ...] = ()
     runtime: str = ""
     link_model: str = "pipelined"
 
@@ -83,13 +87,13 @@ class Renaming:
     """A symmetry of the network that takes a request to its canonical form.
 
     devices: int32[devices], the canonical device of each device, None if each is its own. runs: the canonical members
-    of each run, None for all NPUs, and the rank of its root, -1 for none. parts: what is dead there, None for nothing.
+    of each run, None for all NPUs, and the rank of its root, -1 for none. parts: what is dead or slow there.
     ranks: of each run, for each rank of the request the rank in the plan, None if it is dead.
     """
 
     devices: Int32Array | None
     runs: tuple[tuple[tuple[int, ...] | None, int], ...]
-    parts: Part | None
+    parts: tuple[Part, ...]
     ranks: tuple[tuple[int | None, ...], ...]
 
 
@@ -132,15 +136,15 @@ class RequestClasses:
     def canonical(self, request: PlanRequest) -> CanonicalRequest:
         """The canonical form. Raises SourceError or UsageError for what is no NPU, part or collective."""
         groups = tuple((run.npus, run.root, shapes()[run.collective].by_rule) for run in request.runs)
-        asked = groups, tuple(sorted({*request.dead}))
+        asked = groups, tuple(sorted({*request.dead})), tuple(sorted({*request.slow}))
         renaming = self.renamings.value_of(asked, lambda: self._find_renaming(*asked))
         lines = [run.line(self.named.name, *moved) for run, moved in zip(request.runs, renaming.runs, strict=True)]
         options = f'    synthesize auto(link_model: "{request.link_model}")'
-        failures = [] if renaming.parts is None else ["    failures any npu"]  # so that parts can be taken away
+        failures = ["    failures any npu"] if renaming.parts else []  # so that parts can be taken away
         begin = f"schedule {SCHEDULE} on {self.named.name} {{"
         schedule = "\n".join([begin, *lines, options, *failures, "}", ""])
-        dead = None if renaming.parts is None else (renaming.parts.devices, renaming.parts.links)
-        content = repr((schedule, request.runtime, dead))
+        parts = [(part.devices, part.links, part.left) for part in renaming.parts]
+        content = repr((schedule, request.runtime, parts))
         key = self._hash.copy()
         key.update(content.encode())
         texts = {Path(self.head.name): self._head + schedule, **self.named.texts}
@@ -155,11 +159,25 @@ class RequestClasses:
                     raise
                 return tuple(self.named.find_parts(flat_name(name)))
 
+    def _slow_parts(self, name: str, left: Fraction, is_rate: bool) -> Iterator[Part]:
+        """Parts that are slow. Raises UsageError U0163 if that is no part of their bandwidth."""
+        for part in self._parts.value_of(name, partial(self._find_parts, name)):
+            share = share_left(self.network, part, left, is_rate=is_rate)
+            if share is None:
+                given = f"{decimal(left / 10**9)}GB/s" if is_rate else decimal(left)
+                message = f"slow: {given} is no part of the bandwidth of {part.name}"
+                raise UsageError(Diagnostic("U0163", message, hint="less than a link of it has, or a share, as 1/2"))
+            yield replace(part, left=share)
+
     def _find_renaming(
-        self, groups: tuple[tuple[tuple[int, ...] | None, int, bool], ...], dead: tuple[str, ...]
+        self,
+        groups: tuple[tuple[tuple[int, ...] | None, int, bool], ...],
+        dead: tuple[str, ...],
+        slow: tuple[tuple[str, Fraction, bool], ...],
     ) -> Renaming:
         """The renaming for some runs, each with its members, its root and whether the order of its members is free."""
         parts = [part for name in dead for part in self._parts.value_of(name, partial(self._find_parts, name))]
+        parts += [part for each in slow for part in self._slow_parts(*each)]
         members = [self._check_group(npus, root) for npus, root, _ in groups]
         devices: Int32Array | None = None
         if self._positions is not None and (parts or any(npus is not None or root >= 0 for npus, root, _ in groups)):
@@ -173,8 +191,7 @@ class RequestClasses:
             marked = np.flatnonzero(colours).astype(np.int32)
             devices = self._extend(self._positions.find(marked, colours[marked]))
         moved = np.arange(self.network.device_count, dtype=np.int32) if devices is None else devices
-        canonical_part = _move_parts(parts, moved)
-        lost = {device for part in parts for device in part.devices}
+        lost = {device for part in parts if not part.left for device in part.devices}
         runs: list[tuple[tuple[int, ...] | None, int]] = []
         ranks: list[tuple[int | None, ...]] = []
         for own, (npus, root, by_rule) in zip(members, groups, strict=True):
@@ -185,7 +202,7 @@ class RequestClasses:
             left = {npu for npu, old in zip(images, own.tolist(), strict=True) if old not in lost}
             new = {npu: rank for rank, npu in enumerate(filter(left.__contains__, order))}
             ranks.append(tuple(new.get(npu) for npu in images))
-        return Renaming(devices, tuple(runs), canonical_part, tuple(ranks))
+        return Renaming(devices, tuple(runs), _move_parts(parts, moved), tuple(ranks))
 
     def _check_group(self, npus: tuple[int, ...] | None, root: int) -> Int32Array:
         """The members of a group. Raises UsageError U0163 for what is none."""
@@ -201,14 +218,15 @@ class RequestClasses:
         return members.astype(np.int32)
 
     def _marks_of(self, parts: Sequence[Part]) -> Colours:
-        """uint64[NPUs]: marks of the NPUs nearest to devices that are dead, and to the ends of dead links."""
+        """uint64[NPUs]: marks of the NPUs nearest to devices that are dead or slow, and to the ends of such links."""
         marks = np.zeros(self.network.npu_count, np.uint64)
         for part in parts:
             ends = [(device, 1) for device in part.devices]
             ends += [(device, 2 + side) for pair in part.links for side, device in enumerate(pair)]
             for device, kind in ends:
                 near = self._nearest_npus(device)
-                value = np.array([kind + 4 * (device >= self.network.npu_count)], np.uint64)
+                left = int(part.left * 2**32)
+                value = np.array([kind + 4 * (device >= self.network.npu_count) + 8 * left], np.uint64)
                 np.add.at(marks, near, mix_bits(mix_bits(value) + np.uint64(len(near))))
         return marks
 
@@ -230,10 +248,12 @@ class RequestClasses:
         return None if np.array_equal(extended[0], np.arange(len(extended[0]))) else extended[0]
 
 
-def _move_parts(parts: Sequence[Part], devices: Int32Array) -> Part | None:
-    """All parts as one, after their devices have moved; None if there are none."""
-    if not parts:
-        return None
-    dead = sorted({int(devices[device]) for part in parts for device in part.devices})
-    links = sorted({(int(devices[a]), int(devices[b])) for part in parts for a, b in part.links})
-    return Part("dead", tuple(dead), tuple(links))
+def _move_parts(parts: Sequence[Part], devices: Int32Array) -> tuple[Part, ...]:
+    """All parts after their devices have moved, as one for each share that is left."""
+    moved: list[Part] = []
+    for left in sorted({part.left for part in parts}):
+        own = [part for part in parts if part.left == left]
+        failed = sorted({int(devices[device]) for part in own for device in part.devices})
+        links = sorted({(int(devices[a]), int(devices[b])) for part in own for a, b in part.links})
+        moved.append(Part("slow" if left else "dead", tuple(failed), tuple(links), left=left))
+    return tuple(moved)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import cache
 from operator import index
 from typing import Any, Final, cast
@@ -19,6 +20,7 @@ RUNTIMES: Final = ("msccl", "mscclpp", "run")
 """Kinds of files that a request may ask for."""
 
 _WORD: Final = re.compile(r"[a-z]{1,8}")
+_SHARE: Final = re.compile(r"0\.[0-9]{1,20}|[0-9]{1,9}/[1-9][0-9]{0,8}")
 _PART: Final = re.compile(r"[\w\[\], .*<>-]{1,200}")
 
 
@@ -130,7 +132,7 @@ def seconds_of(within: object) -> float | None:
 
 
 def request_of(values: Mapping[str, Any]) -> PlanRequest:
-    """A request: the keys of a run, and `beside`, `dead`, `runtime` and `link_model`. Raises UsageError U0163."""
+    """A request: the keys of a run, `beside`, `dead`, `slow`, `runtime` and `link_model`. Raises UsageError U0163."""
     own = dict(values)
     beside, dead = own.pop("beside", None) or (), own.pop("dead", None) or ()
     runtime, model = own.pop("runtime", None) or "", own.pop("link_model", None) or "pipelined"
@@ -140,12 +142,28 @@ def request_of(values: Mapping[str, Any]) -> PlanRequest:
     dead = (dead,) if isinstance(dead, str) else dead
     if not isinstance(dead, list | tuple):
         raise _fail("dead", "a list of names of parts", dead)
-    for name in cast("Sequence[object]", dead):
-        if not isinstance(name, str) or not _PART.fullmatch(name):
-            raise _fail("dead", "the name of a part, as nic[3, 5],", name)
+    slow = cast("object", own.pop("slow", None) or {})
+    if not isinstance(slow, Mapping):
+        raise _fail("slow", "bandwidths by names of parts", slow)
+    for key, names in (("dead", cast("Sequence[object]", dead)), ("slow", cast("Mapping[object, object]", slow))):
+        for name in names:
+            if not isinstance(name, str) or not _PART.fullmatch(name):
+                raise _fail(key, "the name of a part, as nic[3, 5],", name)
+    slower = tuple((name, *_left(left)) for name, left in cast("Mapping[str, object]", slow).items())
     if runtime not in ("", *RUNTIMES):
         raise _fail("runtime", phrase(RUNTIMES, "or"), runtime)
     if model not in [*LinkModel]:
         raise _fail("link_model", phrase([*LinkModel], "or"), model)
     runs = (run_of(own), *(run_of(cast("Mapping[str, Any]", each)) for each in others))
-    return PlanRequest(runs, tuple(cast("Sequence[str]", dead)), runtime, model)
+    return PlanRequest(runs, tuple(cast("Sequence[str]", dead)), slower, runtime, model)
+
+
+def _left(bandwidth: object) -> tuple[Fraction, bool]:
+    """What is left of a bandwidth, and whether it is bytes a second, not a share: "25GB/s", "1/2" or 0.5. Raises
+    UsageError U0163.
+    """
+    rate = quantity_in(bandwidth, Dimension.RATE) if isinstance(bandwidth, str) else None
+    share = str(bandwidth) if isinstance(bandwidth, str | float) else ""
+    if rate is None and not _SHARE.fullmatch(share):
+        raise _fail("slow", "a bandwidth, as 25GB/s, or the share that is left, as 1/2,", bandwidth)
+    return (Fraction(share), False) if rate is None else (rate, True)

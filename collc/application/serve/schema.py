@@ -49,6 +49,11 @@ def request_schema() -> Schema:
     own: dict[str, Schema] = {
         "beside": {"type": "array", "items": {**run, "additionalProperties": False}},
         "dead": {"type": ["string", "array"], "items": {"type": "string"}},
+        "slow": {
+            "type": ["object", "null"],
+            "additionalProperties": {"type": ["string", "number"]},
+            "description": "what is left of the bandwidth of parts, as 25GB/s or 1/2",
+        },
         "runtime": {"enum": [*RUNTIMES, "", None]},
         "link_model": {"enum": [*(model.value for model in LinkModel), "", None]},
         "within": {"type": ["string", "number", "null"], "description": "a deadline, as 500ms, or seconds"},

@@ -33,7 +33,7 @@ from collc.source.problems import fail
 from collc.source.types import NUMBERS, RATE
 from collc.ten.arrays import Int64Array
 from collc.ten.network import Network
-from collc.ten.parts import Part, links_of
+from collc.ten.parts import Part, rates_of, share_left
 
 Index = tuple[int, ...]
 
@@ -346,15 +346,14 @@ def _slowness(statement: s.Failing, network: Network, evaluator: Evaluator, fram
     share = Fraction(given.data)
 
     def slow(part: Part) -> Part:
-        kinds: list[int] = np.unique(network.kind[links_of(network, part)]).tolist() if given.type == RATE else []
-        rates = {network.kinds[kind].bandwidth or Fraction(0) for kind in kinds} or {Fraction(1)}
-        if len(rates) > 1 or not 0 < share < min(rates):
+        left = share_left(network, part, share, is_rate=given.type == RATE)
+        if left is None:
             message = f"a share of {decimal(share)} is not between 0 and 1"
             if given.type == RATE:
-                message = f"{part.name} has links of {phrase(text_of(rate, RATE) for rate in sorted(rates))}"
+                message = f"{part.name} has links of {phrase(text_of(rate, RATE) for rate in rates_of(network, part))}"
             hint = "give less, or the share that is left, as in (bandwidth: 1/2)"
             raise fail("E0617", message, node.span, hint=hint)
-        return replace(part, left=share / rates.pop())
+        return replace(part, left=left)
 
     return slow
 
