@@ -183,6 +183,11 @@ class Network:
         return np.flatnonzero(self.present[: self.npu_count]).astype(np.int32)
 
     @cached_property
+    def kinds_in_use(self) -> Int64Array:
+        """int64, ascending: the kinds that links have."""
+        return np.flatnonzero(np.bincount(self.kind))
+
+    @cached_property
     def out_links(self) -> tuple[Int32Array, Int32Array]:
         """Links by source as (offsets int32[devices + 1], links int32[links])."""
         return group_positions(self.source, self.device_count)

@@ -95,8 +95,7 @@ def cuts_of(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
 def _component_cuts(network: Network, cost: Int64Array) -> Iterator[BoolArray]:
     """For each link cost but the least, the components of the graph of all cheaper links, the narrowest first."""
     rates = np.array([float(kind.bandwidth or 0) for kind in network.kinds])
-    used = np.bincount(network.kind, minlength=len(cost)) > 0
-    for price in distinct(cost[used])[1:].tolist():
+    for price in distinct(cost[network.kinds_in_use])[1:].tolist():
         component = weakly_connected(Digraph.of(network).with_edges(cost[network.kind] < price))
         labels, sizes = np.unique(component[network.present], return_counts=True)
         into, out = component[network.target], component[network.source]

@@ -108,8 +108,7 @@ def fast_components(fluid: Fluid, owner: Int64Array) -> Iterator[Int64Array]:
     """Parts that links faster than others join; each device that adds up is in one."""
     network = fluid.network
     rates = np.array([float(rate) for rate in fluid.rates])
-    used = np.bincount(network.kind, minlength=len(rates)) > 0
-    for limit in distinct(rates[used])[:-1].tolist():
+    for limit in distinct(rates[network.kinds_in_use])[:-1].tolist():
         component = weakly_connected(Digraph.of(network).with_edges(rates[network.kind] > limit)).astype(np.int64)
         labels = np.where(np.isin(component, component[owner >= 0]), component, -1)
         parts = len(np.unique(labels[owner >= 0]))
