@@ -168,6 +168,9 @@ class _Planner:
         planner, effort = record.load(), self._effort.with_work(meter)
         if not isinstance(planner, PhasePlanner):
             return planner.plan(free, replace(effort, bound=self._bound), {})
+        least = free.demand.least_transfers // COMPILED_TIMES  # all are listed, more than that many in a unit by none
+        if meter.remainder is not None and least >= meter.remainder:
+            _add_whole(meter, least)
 
         def plan(task: Task) -> Schedule:
             bound = None if self._bound is None else partial(self._bound_of, task)

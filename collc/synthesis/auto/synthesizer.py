@@ -33,7 +33,7 @@ from collc.synthesis.auto.group_parts import by_group
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoints import refuse_buffers
-from collc.synthesis.task import MAX_TRANSFERS, Effort, Experience, WorkMeter, check_transfer_count
+from collc.synthesis.task import Effort, Experience, WorkMeter, check_transfer_count
 from collc.ten.module import Module
 
 FIRST_WORK: Final = 25_000
@@ -63,14 +63,14 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     if module.network.has_endpoints:
         refuse_buffers(module.network)
     least, many = module.demand.least_transfers, module.demand.chunk_count > MOST_LISTED_CHUNKS
-    if (many or least > MAX_TRANSFERS) and module.schedule is None:
+    if (many or least > GROWTH * most_in_vain(effort)) and module.schedule is None:
         from collc.synthesis.symmetric import factored_schedule
 
         schedule = factored_schedule(module, effort)
         if schedule is not None:
             notes = (*module.notes, f"auto: chose symmetric; the others would list at least {least:,} transfers")
             return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
-    check_transfer_count(module.demand, GROWTH * most_in_vain(effort))  # none lists more than GROWTH per unit of work
+    check_transfer_count(module.demand)
     bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
     search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
     try:
