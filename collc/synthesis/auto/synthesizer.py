@@ -70,6 +70,8 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
         if schedule is not None:
             notes = (*module.notes, f"auto: chose symmetric; the others would list at least {least:,} transfers")
             return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
+    if many:  # none but `symmetric` and groups plan what is not listed
+        check_transfer_count(module.demand, GROWTH * most_in_vain(effort))
     check_transfer_count(module.demand)
     bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
     search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
