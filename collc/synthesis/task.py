@@ -43,11 +43,11 @@ MAX_TRANSFERS: Final = 5_000_000_000
 """Transfers that a schedule may have if they are listed."""
 
 
-def check_transfer_count(demand: Demand) -> None:
-    """Raise SourceError S0203 if every schedule of a demand has more transfers than can be listed."""
+def check_transfer_count(demand: Demand, most: int = MAX_TRANSFERS) -> None:
+    """Raise SourceError S0203 if every schedule of a demand has more than `most` transfers."""
     least = demand.least_transfers
-    if least > MAX_TRANSFERS:
-        message = f"a schedule needs at least {least:,} transfers, more than the limit of {MAX_TRANSFERS:,}"
+    if least > most:
+        message = f"a schedule needs at least {least:,} transfers, more than the limit of {most:,}"
         hint = (
             "use fewer NPUs or chunks; on clusters, rings, tori and hypercubes whose NPUs are all alike, 'synthesize "
             "symmetric()' lists the transfers of one NPU only"
