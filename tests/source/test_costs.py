@@ -126,6 +126,16 @@ def test_chunks_of_several_runs_have_numbers_of_32_bits(tmp_path: Path) -> None:
     assert report.diagnostics[0].code in ("E0803", "S0203")
 
 
+def test_groups_are_planned_if_their_transfers_are_too_many_to_list(tmp_path: Path) -> None:
+    head = "import std.clusters import std.collectives topology t = dgx_h100(1024) "
+    run = "for r in 0..8 { run all_to_all(t.gpu[*, r], size: 48MiB, chunks: 12) }"
+    settings = Settings(output=tmp_path)
+    (report,) = compile_program(SourceFile("p.coll", f"{head} schedule s on t {{ {run} }}"), settings).schedules
+    assert report.checks
+    assert all(verdict == "ok" for verdict in report.checks.values())
+    assert "auto: chose group by group, which is the best of those tried" in report.notes
+
+
 def test_an_error_among_many_is_one_of_the_first() -> None:
     text = "".join(f"let a{i} = b{i}\n" for i in range(MAX_PROBLEMS + 50))
     with pytest.raises(CollcError) as caught:

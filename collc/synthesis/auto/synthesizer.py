@@ -63,15 +63,14 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     if module.network.has_endpoints:
         refuse_buffers(module.network)
     least, many = module.demand.least_transfers, module.demand.chunk_count > MOST_LISTED_CHUNKS
-    if (many or least > GROWTH * most_in_vain(effort)) and module.schedule is None:
+    most = GROWTH * most_in_vain(effort)  # none lists more than GROWTH per unit of work
+    if (many or least > most) and module.schedule is None:
         from collc.synthesis.symmetric import factored_schedule
 
         schedule = factored_schedule(module, effort)
         if schedule is not None:
             notes = (*module.notes, f"auto: chose symmetric; the others would list at least {least:,} transfers")
             return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
-    if many:  # none but `symmetric` and groups plan what is not listed
-        check_transfer_count(module.demand, GROWTH * most_in_vain(effort))
     check_transfer_count(module.demand)
     bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
     search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
@@ -80,6 +79,8 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     except OutOfTime:
         if search.best is None:
             raise
+    if many and search.best is None and not effort.stop():  # groups have none either, and all else is listed
+        check_transfer_count(module.demand, most)
     best, built = search.result()
     name = best.candidate.name
     bound = search.bound()
