@@ -21,7 +21,7 @@ import numpy as np
 from collc.application.fallbacks.fallback_index import flat_name
 from collc.application.planner.bounded_memory import BoundedMemory
 from collc.base.diagnostics import Diagnostic, SourceError, SourceFile, UsageError
-from collc.base.units import decimal
+from collc.base.units import decimal, shown_rate
 from collc.base.wording import plural
 from collc.graph.automorphisms import Automorphisms, mix_bits
 from collc.graph.canonical_sets import CanonicalPositions, Colours
@@ -164,7 +164,7 @@ class RequestClasses:
         for part in self._parts.value_of(name, partial(self._find_parts, name)):
             share = share_left(self.network, part, left, is_rate=is_rate)
             if share is None:
-                given = f"{decimal(left / 10**9)}GB/s" if is_rate else decimal(left)
+                given = shown_rate(left) if is_rate else decimal(left)
                 message = f"slow: {given} is no part of the bandwidth of {part.name}"
                 raise UsageError(Diagnostic("U0163", message, hint="less than a link of it has, or a share, as 1/2"))
             yield replace(part, left=share)
