@@ -149,7 +149,7 @@ def request_of(values: Mapping[str, Any]) -> PlanRequest:
         for name in names:
             if not isinstance(name, str) or not _PART.fullmatch(name):
                 raise _fail(key, "the name of a part, as nic[3, 5],", name)
-    slower = tuple((name, *_left(left)) for name, left in cast("Mapping[str, object]", slow).items())
+    slower = tuple((name, *_share_or_rate(left)) for name, left in cast("Mapping[str, object]", slow).items())
     if runtime not in ("", *RUNTIMES):
         raise _fail("runtime", phrase(RUNTIMES, "or"), runtime)
     if model not in [*LinkModel]:
@@ -158,7 +158,7 @@ def request_of(values: Mapping[str, Any]) -> PlanRequest:
     return PlanRequest(runs, tuple(cast("Sequence[str]", dead)), slower, runtime, model)
 
 
-def _left(bandwidth: object) -> tuple[Fraction, bool]:
+def _share_or_rate(bandwidth: object) -> tuple[Fraction, bool]:
     """What is left of a bandwidth, and whether it is bytes a second, not a share: "25GB/s", "1/2" or 0.5. Raises
     UsageError U0163.
     """
