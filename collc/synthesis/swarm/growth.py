@@ -154,7 +154,7 @@ class _Growth:
         return (arrival, (link,)) if target in self._wanting[row] else None
 
     def _over_switches(self, row: int, switch: int, time: int, path: tuple[int, ...]) -> Message | None:
-        """The message that arrives first from a switch on, where it is at some time. path: to there."""
+        """The message that arrives first from a switch on. time, path: when and how it comes there."""
         total, free, target = self._total[self._column[row]], self._free, self._target
         best: Message | None = None
         reached, heap = {switch: time}, [(time, switch, path)]
