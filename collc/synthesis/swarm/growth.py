@@ -101,10 +101,10 @@ class _Growth:
     def _list_receivers(self, row: int, wanting: list[int], into: list[list[int]]) -> None:
         """Lists the receivers of a row by the switches next to them; rows begin at different ones."""
         first, waiting = row * len(wanting) // len(self._wanting), self._waiting[row]
-        for place, target in enumerate(wanting[first:] + wanting[:first]):
+        for position, target in enumerate(wanting[first:] + wanting[:first]):
             for link in into[target]:
                 if self._source[link] >= self._npus:
-                    waiting.setdefault(self._source[link], []).append((False, 0, place, link))
+                    waiting.setdefault(self._source[link], []).append((False, 0, position, link))
         self.steps += MESSAGE_WORK * len(wanting)
 
     def run(self, effort: Effort) -> bool:
@@ -180,7 +180,7 @@ class _Growth:
         """The link of a switch to an NPU that wants a row; -1 if there is none."""
         waiting, wanting, touched = self._waiting[row].get(switch), self._wanting[row], self._touched[row]
         while waiting:
-            is_served, free, place, link = waiting[0]
+            is_served, free, position, link = waiting[0]
             target = self._target[link]
             if target not in wanting:
                 heappop(waiting)
@@ -188,7 +188,7 @@ class _Growth:
             now = self._home[target] != switch and self._home[target] in touched, self._free[link]
             if now == (is_served, free):
                 return link
-            heapreplace(waiting, (*now, place, link))
+            heapreplace(waiting, (*now, position, link))
             self.steps += 1
         return -1
 
@@ -196,13 +196,13 @@ class _Growth:
         """Sends a message; all that it passes hold the chunk then. Returns when the sender may send again."""
         total, busy, target = self._total[self._column[row]], self._busy[self._column[row]], self._target[path[-1]]
         time = start = arrival - sum(total[link] for link in path)
-        for place, link in enumerate(path):
+        for position, link in enumerate(path):
             self.rows.append(row)
             self.links.append(link)
             self.starts.append(time)
             self._free[link] = time + busy[link]
             switch = self._source[link]
-            if place and switch in self._repeaters:
+            if position and switch in self._repeaters:
                 self._hold(row, switch, time if self._multicast[switch] else time + busy[link])
             time += total[link]
         self.end = max(self.end, arrival)
