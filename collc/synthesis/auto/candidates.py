@@ -21,7 +21,7 @@ from collc.synthesis.endpoints import limited_schedule, networks_without_limits,
 from collc.synthesis.in_network import in_network
 from collc.synthesis.over_switches import over_switches
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.shortest_paths import along_shortest_paths
+from collc.synthesis.shortest_paths import along_shortest_paths, tree_count
 from collc.synthesis.task import COMPILED_TIMES, Effort, Task, WorkMeter
 from collc.ten.limited import Ports, without_limits
 from collc.ten.module import Bound, Module
@@ -95,8 +95,8 @@ def candidates(
 
 
 def _along_shortest_paths(free: Module, meter: WorkMeter) -> Module:
-    trees = min(len(free.network.npus), free.demand.chunk_count)
-    _add_whole(meter, TRANSFER_WORK * free.demand.pair_count + trees * free.network.link_count // COMPILED_TIMES)
+    _add_whole(meter, TRANSFER_WORK * free.demand.pair_count)
+    _add_whole(meter, tree_count(free.demand) * free.network.link_count // COMPILED_TIMES)
     return solve(free, along_shortest_paths)
 
 
