@@ -51,7 +51,7 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     if best is not None and has_many_paths(task.network):
         effort.work.finish()
         return RowSchedule(task.model, best[1])
-    problem = swarm_problem(conditions)
+    problem = swarm_problem(conditions, lambda edges: effort.spend(edges, STOPPED))
     require_for_search(COPY_BYTES * problem.missing_count, f"{problem.missing_count:,} copies of chunks")
     goal = task_bound(task).time if effort.bound is None else effort.bound()
     attempts = _Attempts(problem, effort)
@@ -158,9 +158,12 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
                 yield SpreadRule(half_ratio, effort.seed * 1_000_003 + trial if trial else None), stores
 
 
+STOPPED = Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time")
+
+
 def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
     if effort.stop():
-        return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
+        return NoSchedule(STOPPED)
     message = f"swarm finds no schedule through the switches of {task.network.name} that reduce or have small buffers"
     return NoSchedule(Diagnostic("S0308", message, hint="use 'synthesize pccl()', which supports every demand"))
 
