@@ -95,7 +95,8 @@ def plan_by_times(
 ) -> tuple[Links, Buffers, PlannedTransfers]:
     """Plans the conditions in order, around what is reserved; returns links, buffers and planned transfers.
 
-    work: what was done, to which this adds, and at how much no further target is looked for.
+    work: what was done, to which this adds, and at how much no further target is looked for; then how many searches and
+    targets there were, as the scratch memory knows them.
     non_minimal: for each size, how near a target must be to be reached over any hops; others are reached over hops
     that come nearer.
     """
@@ -103,7 +104,7 @@ def plan_by_times(
     bits = 0
     while len(network.offsets) - 1 >> bits:
         bits += 1
-    search = targets = 0
+    search, targets = work[2], work[3]
     for condition in order:
         size = conditions.size[condition]
         tie_seed = conditions.tie_seeds[condition] & ((1 << bits) - 1)
@@ -145,6 +146,7 @@ def plan_by_times(
             count, departures = _book(
                 condition, size, hops, count, departures, network, links, buffers, planned, scratch
             )
+    work[2], work[3] = search, targets
     return links, buffers, planned
 
 

@@ -39,7 +39,7 @@ _Growth = namedtuple("_Growth", "load factor joined distance via renewed_at path
 load, factor: of each kind of edges, and the price of that load. joined: 1 for the vertices of the tree. distance,
 via: of each vertex, from the root, and the edge over which it is reached. renewed_at: by vertex, how many members
 there were when its distance was renewed. path: room for the edges of one path, the last one first. work: how many
-edges were looked at, and how many at most.
+edges were looked at and distances queued, and how many at most.
 """
 
 
@@ -67,6 +67,7 @@ def _relax(vertex: int, graph: TreeGraph, growth: _Growth, heap: list[tuple[int,
             if end < growth.distance[after]:
                 growth.distance[after] = end
                 growth.via[after] = edge
+                growth.work[0] += 1
                 heapq.heappush(heap, (end, after))
 
 

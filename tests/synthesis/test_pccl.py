@@ -207,6 +207,14 @@ def test_pipelined_is_never_longer(size: int):
     assert plan(net, demand, model=LinkModel.PIPELINED).collective_time(net, demand) < stored
 
 
+@pytest.mark.parametrize("net", [grid(4, 4), switched(16, buffer=3), switched(16)], ids=["steps", "slots", "times"])
+def test_batches_do_not_change_the_schedule(monkeypatch: pytest.MonkeyPatch, net: Network):
+    demand = all_to_all(list(range(16)))
+    whole = plan(net, demand, Effort(3))
+    monkeypatch.setattr("collc.synthesis.pccl.planning_order.BATCH", 2 * net.link_count)
+    assert same(plan(net, demand, Effort(3)), whole)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("net", [grid(4, 4), switched(6), switched(6, buffer=2)])
 def test_stopped_in_time_keeps_the_best(threads: int, net: Network):

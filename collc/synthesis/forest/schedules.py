@@ -96,7 +96,7 @@ class Portfolio:
     def _build(self, candidate: Candidate, work: int) -> SourceError | None:
         """Grows the trees of a candidate and schedules them; the error if memory leaves no room for them.
 
-        work: of one series of rounds. Others count, but not for how many candidates this search tries.
+        work: of one series of rounds, about. More counts, but not for how many candidates this search tries.
         """
         grown, count, shallow = candidate
         self._effort.work.add(work)
@@ -109,7 +109,7 @@ class Portfolio:
             return None
         except SourceError as error:
             return error
-        others = work * (grown.series - 1)
+        others = max(0, grown.spent - work)
         self._work += others
         self._effort.work.add(others)
         if self.best is None or time * self._problem.unit < self.best[0]:

@@ -153,8 +153,8 @@ class Rerouting:
     undirected: whether each tree is used in both directions, so that it loads both directions of a pair of devices;
     then each pair must have both, with equal capacity. stop: asked after each series of rounds; if it returns True,
     the trees so far are taken.
-    least: of all trees grown so far, the least time until the busiest pair has carried all chunks. series: of rounds
-    that the last ones took.
+    least: of all trees grown so far, the least time until the busiest pair has carried all chunks. spent: microseconds
+    of compiled code that the last ones took, about.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Rerouting:
         self._members = frozenset(problem.members.tolist())
         self._room = 4
         self.least: float | None = None
-        self.series = 0
+        self.spent = 0
 
     def has_reached(self, time: Fraction) -> bool:
         """Whether trees with hardly more load than a time have been grown."""
@@ -213,10 +213,11 @@ class Rerouting:
         left = numbers(np.array([0, UNREACHED if work is None else work * BATCH // 100_000]), compile_it)
         cost = self._cost(shallow)
         best: tuple[float, Int64Array, Int64Array] | None = None
-        for self.series, steepness in enumerate(STEEPNESS, 1):
+        for steepness in STEEPNESS:
             given = (roots, *self._graph, cost, self._kind, aim, prices(steepness))
             first, *columns = (numbers(column.astype(np.int64), compile_it) for column in given)
             end = grow(first, TreeGraph(*columns), rounds, most, load, rows, lengths, left)
+            self.spent = int(left[0]) * 100_000 // BATCH
             if end == -1:
                 self._room *= 2
                 return self.trees(count, shallow, work)

@@ -80,7 +80,7 @@ class PathSearch:
         network = self._arrays if compile_it else self._lists
         conditions = self._conditions(order, compile_it)
         limits = numbers(np.minimum(self.total.max(axis=1) * hops, UNREACHABLE), compile_it)
-        work = numbers(np.array([0, most * WORK]), compile_it)
+        work = numbers(np.array([0, most * WORK, 0, 0]), compile_it)
         planned: Any = self._no_transfers() if compile_it else []
         links, buffers = self._timelines(planned, compile_it)
         scratch = self._scratch(compile_it)
