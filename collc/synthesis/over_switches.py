@@ -37,6 +37,16 @@ def over_switches(planned: Module, network: Network) -> Module:
     raise NoSchedule(Diagnostic("S0201", "its transfers over direct links cannot be made to cross switches"))
 
 
+def pairs_in_switches(rows: Transfers, network: Network) -> int:
+    """How many pairs of copies of a chunk come to one switch, of which one may wait for the other.
+
+    rows: transfers on `unwound(network)`.
+    """
+    switch = network.target[links_behind(network)[rows.link, 0]].astype(np.int64)
+    visits = np.unique(rows.chunk * np.int64(network.device_count) + switch, return_counts=True)[1]
+    return int((visits**2).sum())
+
+
 def _two_hops(planned: Module, rows: Transfers, network: Network) -> tuple[Transfers, Clock]:
     """The transfers over the switches in slow motion, and the clock of these: what came before what, in what follows.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -22,8 +23,16 @@ class Relays:
     Matsuyama). Each chunk that a device relays makes the edges into it longer by 1/16 of their length.
     """
 
-    def __init__(self, network: Network, demand: Demand, graph: Digraph, length: Int64Array) -> None:
-        """length: int64[edges], picoseconds."""
+    def __init__(
+        self,
+        network: Network,
+        demand: Demand,
+        graph: Digraph,
+        length: Int64Array,
+        count: Callable[[int], None] = lambda _edges: None,
+    ) -> None:
+        """length: int64[edges], picoseconds. count: called with how many edges a search has looked at; it may raise."""
+        self._count = count
         self._network, self._demand, self._graph, self._length = network, demand, graph, length
         self._known: dict[tuple[int, int], list[int]] = {}
         self._connected: dict[int, bool] = {}
@@ -59,7 +68,15 @@ class Relays:
                 tree |= near
                 front = sorted(near)
             if missing:
-                path = nearest_path(self._edges.__getitem__, tree, missing)
+                looked_at = len(tree)
+
+                def out_edges(device: int) -> list[Edge]:
+                    nonlocal looked_at
+                    looked_at += len(self._edges[device])
+                    return self._edges[device]
+
+                path = nearest_path(out_edges, tree, missing)
+                self._count(looked_at)
                 if path is None:
                     raise self._no_path_error(min(missing), chunk)
                 relays |= set(path[1:-1])

@@ -9,6 +9,7 @@ sends to NPU i + d, and start when all their links are free.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,8 @@ from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, send
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions, ranges
+from collc.ten.demand import Demand, Op
+from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
 TREES: Final = 64
@@ -37,9 +40,13 @@ def along_shortest_paths(task: Task) -> Schedule:
     _check_hops(task.demand.least_transfers)
     conditions = conditions_of(task)
     _check_hops(len(conditions.wanting))
-    trees = _trees(conditions)
-    offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
+    trees = _trees(conditions, conditions.holder_offsets, conditions.holders)
     parts: list[_Messages] = []
+    if conditions.one_target_each and len(conditions.holders) == len(conditions):
+        into = _trees(conditions, conditions.wanting_offsets, conditions.wanting)
+        if into.max(initial=-1) < trees.max(initial=-1):  # as in a gather: the tree of each receiver, backwards
+            parts, trees = _messages_into(conditions, into), trees[:0]
+    offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
     for low in range(0, len(offsets) - 1, TREES):
         rows = order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]]
         parts.append(_messages(conditions, trees, rows))
@@ -49,17 +56,25 @@ def along_shortest_paths(task: Task) -> Schedule:
     return RowSchedule(task.model, Transfers.of(chunk, messages.link, _starts(conditions, messages)))
 
 
+def tree_count(demand: Demand) -> int:
+    """How many trees of shortest paths are searched for a demand, at most."""
+    table = demand.chunks
+    first, last = (table.pre, table.post) if bool((table.op == Op.COPY).all()) else (table.post, table.pre)
+    ends = (first, last) if bool((table.sets.sizes[last] == 1).all()) else (first,)
+    return min(len(np.unique(end)) for end in ends)
+
+
 def _check_hops(hops: int) -> None:
     if hops > MOST_HOPS:
         message = f"stopped before there was a schedule, and shortest paths have over {MOST_HOPS:,} links in all"
         raise NoSchedule(Diagnostic("S0207", message, hint="give it more time, or use fewer NPUs or chunks"))
 
 
-def _trees(conditions: Conditions) -> Int32Array:
-    """int32[rows]: the number of the tree that a chunk follows, which depends on its size and its holders."""
+def _trees(conditions: Conditions, offsets: Int64Array, members: Int32Array) -> Int32Array:
+    """int32[rows]: the number of the tree of a row, which depends on its size and on its members (CSR)."""
     numbers_of: dict[tuple[int, bytes], int] = {}
     sizes: list[int] = conditions.column.tolist()
-    keys = ((size, conditions.row(row)[0].tobytes()) for row, size in enumerate(sizes))
+    keys = ((size, members[offsets[row] : offsets[row + 1]].tobytes()) for row, size in enumerate(sizes))
     return np.array([numbers_of.setdefault(key, len(numbers_of)) for key in keys], np.int32)
 
 
@@ -75,6 +90,20 @@ class _Messages:
     receiver: Int64Array
     hops: Int64Array
     link: Int32Array
+
+    @staticmethod
+    def of_walks(network: Network, row: Int32Array, link: Int64Array) -> _Messages:
+        """The messages of chunks that go over some links, those of each row in order."""
+        order = np.argsort(row, kind="stable")
+        row, link = row[order], link[order]
+        begins = np.flatnonzero(network.source[link] < network.npu_count)
+        last = np.append(begins[1:], len(link)) - 1
+        rows = row[begins].astype(np.int64)
+        number = np.arange(len(begins))
+        level = 1 + number - np.maximum.accumulate(np.where(np.diff(rows, prepend=-1) != 0, number, 0))
+        sender, receiver = network.source[link[begins]], network.target[link[last]]
+        columns = level, rows, sender.astype(np.int64), receiver.astype(np.int64), 1 + last - begins
+        return _Messages(*columns, link.astype(np.int32))
 
     @staticmethod
     def join(parts: list[_Messages]) -> _Messages:
@@ -119,6 +148,30 @@ def _messages(conditions: Conditions, trees: Int32Array, rows: Int32Array) -> _M
         hops[wanted],
         _hop_links(wanted, link, before, hops[wanted]),
     )
+
+
+def _messages_into(conditions: Conditions, trees: Int32Array) -> list[_Messages]:
+    """The messages of all rows, each with one holder and one receiver. trees: int32[rows], by receiver and size."""
+    network, parts = conditions.task.network, list[_Messages]()
+    offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
+    for low, high in pairwise(offsets.tolist()):
+        rows = order[low:high]
+        length = np.maximum(1, conditions.clock.total[network.kind, int(conditions.column[rows[0]])])
+        target = conditions.wanting[rows[:1]]
+        distance = distances_to(Digraph.of(network), length, target)[0]
+        if bool((distance[conditions.holders[rows]] >= UNREACHABLE).any()):
+            conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size
+        _check_hops(sum(len(part.link) for part in parts) + len(rows))
+        tight = np.flatnonzero(distance[network.source] == distance[network.target] + length)
+        after = np.full(network.device_count, -1, np.int64)
+        after[network.source[tight[::-1]]] = tight[::-1]
+        walks, links, device = [rows], [after[conditions.holders[rows]]], rows[:0]
+        while len(device := network.target[links[-1]]) and bool((under := device != target).any()):
+            walks.append(walks[-1][under])
+            links.append(after[device[under]])
+            _check_hops(sum(map(len, links)))
+        parts.append(_Messages.of_walks(network, np.concatenate(walks), np.concatenate(links)))
+    return parts
 
 
 def _links_into(conditions: Conditions, rows: Int32Array) -> Int64Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
-from collc.base.diagnostics import Diagnostic, SourceError
+from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.kernels.compiled import LOAD_TIME
 from collc.ten.arrays import Int32Array, Int64Array
 from collc.ten.demand import Demand
@@ -191,6 +191,12 @@ class Effort:
     work_part: Fraction = Fraction(1)
     bound: Callable[[], int] | None = None
     experience: Experience | None = None
+
+    def spend(self, work: int, stopped: Diagnostic) -> None:
+        """Counts some work. Raises NoSchedule `stopped` if the search has to end."""
+        self.work.add(work)
+        if self.stop():
+            raise NoSchedule(stopped)
 
     def with_work(self, work: WorkMeter) -> Effort:
         """The effort with another meter; `stop` also returns True if the most work on it is done."""

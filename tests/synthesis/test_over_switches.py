@@ -86,3 +86,12 @@ def test_what_is_too_large_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "MOST_TRANSFERS", len(joined.schedule) - 1)
     with pytest.raises(NoSchedule, match="cannot be made to cross switches"):
         over_switches(joined, own.network)
+
+
+def test_pairs_of_copies_in_a_switch_are_counted() -> None:
+    """Each chunk of an All-Gather of five comes to the switch once for each of its four receivers."""
+    net, demand = switched(5), all_gather(list(range(5)))
+    planned = Synthesize("pccl").run(Module("m", unwound(net), demand), PassContext())
+    built = Invert().run(planned, PassContext())
+    assert built.schedule is not None
+    assert tested.pairs_in_switches(built.schedule.transfers, net) == 5 * 4**2

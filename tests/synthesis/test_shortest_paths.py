@@ -14,11 +14,12 @@ from collc.passes.synthesizers import auto
 from collc.synthesis import shortest_paths
 from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.auto.synthesizer import Turns
+from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.shortest_paths import along_shortest_paths
+from collc.synthesis.shortest_paths import along_shortest_paths, tree_count
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.module import Module
-from collc.ten.network import LinkKind
+from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 from tests import support
@@ -71,6 +72,18 @@ def test_messages_of_a_switch_follow_each_other() -> None:
     built = join(solve(Module("m", star, demand, LinkModel.STORE), along_shortest_paths))
     assert verify_schedule(built).ok
     assert built.collective_time() == 8 * 2_000_000
+
+
+@pytest.mark.parametrize(("net", "time"), [(support.switched(8, KIND), 8), (support.ring(8, KIND), 7)])
+def test_a_gather_takes_one_search_and_the_time_of_a_scatter(net: Network, time: int) -> None:
+    """Never longer than the chunks one after another over the last link, or over all links of a ring in turn."""
+    for make, trees in ((support.gather, 1), (support.scatter, 1), (support.all_to_all, 8)):
+        module = Module("m", net, make(list(range(8)), 1000, 1), LinkModel.STORE)
+        assert tree_count(module.demand) == trees
+        built = join(solve(module, along_shortest_paths))
+        assert verify_schedule(built).ok
+        if trees == 1:
+            assert lower_bound(net, module.demand, module.model).time <= built.collective_time() <= time * 2_000_000
 
 
 def bytes_of(seed: int) -> tuple[bytes, ...]:

@@ -102,14 +102,19 @@ def test_slow_links_carry_chunks_that_fast_links_do_not(chunks: int, model: Link
     assert 100 * by_swarm(Module("m", net, demand, model)) <= 105 * lower_bound(net, demand, model).time
 
 
-def test_one_switch_doubles_the_holders_of_a_chunk_in_each_step():
-    """The switch and all NPUs that have the chunk forward it: 2, 4, ... NPUs after two steps, so eight steps for 72."""
-    assert by_swarm(Module("m", switched(72), broadcast(list(range(72))))) == 8 * STEP
-
-
-def test_one_switch_that_passes_each_arrival_on_once():
-    """An NPU forwards a chunk two hops later: 1, 2, 3, 5, 8, ... NPUs have it, so ten steps for 72."""
-    assert by_swarm(Module("m", switched(72), reduce(list(range(72))))) == 10 * STEP
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 72, 513])
+def test_one_switch_has_as_many_holders_as_can_be_after_each_step(count: int):
+    """If the switch forwards a chunk as all holders do, 1, 2, 4, ... NPUs have it after two steps and more. If it
+    passes each arrival on once, an NPU forwards it two hops later: 1, 2, 3, 5, 8, ... (the postal model).
+    """
+    holders, doubling, postal = [1, 1], 1, 1
+    while 2 ** (doubling - 1) < count:
+        doubling += 1
+    while holders[postal] < count:
+        holders.append(holders[-1] + holders[-2])
+        postal += 1
+    assert by_swarm(Module("m", switched(count), broadcast(list(range(count))))) == doubling * STEP
+    assert by_swarm(Module("m", switched(count), reduce(list(range(count))))) == postal * STEP
 
 
 @pytest.mark.parametrize(("chunks", "most"), [(8, 14), (32, 40)])
@@ -270,7 +275,7 @@ def test_unlike_sizes_and_parallel_links():
 def test_pairs_are_counted_on_networks_of_any_size() -> None:
     """Numbers of pairs of devices exceed 32 bits with more than 46,340 of these."""
     for count, are_too_many in ((447, False), (448, True), (47_000, True)):
-        assert switch_paths._has_too_many_pairs(switched(count)) == are_too_many
+        assert switch_paths.has_many_paths(switched(count)) == are_too_many
 
 
 def test_paths_through_thousands_of_switches() -> None:

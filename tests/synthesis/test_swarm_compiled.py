@@ -31,7 +31,7 @@ def problems_of(module: Module) -> list[SwarmProblem]:
     def plan(task: Task) -> Schedule:
         conditions = conditions_of(task)
         if len(conditions):
-            problem = swarm_problem(conditions)
+            problem = swarm_problem(conditions, lambda _edges: None)
             wide = with_all_relays(problem)
             both = [problem] if wide is None else [problem, wide]
             found.extend([*both, as_stored(problem)])

@@ -18,7 +18,7 @@ from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.schedule import LinkModel
-from tests.support import all_gather, all_reduce, all_to_all, broadcast, grid, switched
+from tests.support import all_gather, all_reduce, all_to_all, broadcast, gather, grid, switched
 
 
 def built(name: str, module: Module, meter: WorkMeter, threads: int = 1) -> Module:
@@ -35,6 +35,7 @@ def built(name: str, module: Module, meter: WorkMeter, threads: int = 1) -> Modu
     [
         pytest.param("tacos", grid(5, 5), all_gather(list(range(25)), chunks=64), marks=pytest.mark.slow),
         ("tacos", grid(9, 9), all_gather(list(range(81)))),
+        ("tacos", grid(9, 9), gather(list(range(81)))),
         ("pccl", grid(12, 12), all_reduce(list(range(144)))),
         ("swarm", switched(24), all_gather(list(range(24)), chunks=32)),
         ("overlapped", grid(5, 5), all_reduce(list(range(25)), chunks=12)),

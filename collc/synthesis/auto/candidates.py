@@ -19,9 +19,9 @@ from collc.synthesis.auto.record import PhasePlanner, Synthesizer
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.endpoints import limited_schedule, networks_without_limits, retiming_work
 from collc.synthesis.in_network import in_network
-from collc.synthesis.over_switches import over_switches
+from collc.synthesis.over_switches import over_switches, pairs_in_switches
 from collc.synthesis.reductions.compose import join, solve, split
-from collc.synthesis.shortest_paths import along_shortest_paths
+from collc.synthesis.shortest_paths import along_shortest_paths, tree_count
 from collc.synthesis.task import COMPILED_TIMES, Effort, Task, WorkMeter
 from collc.ten.limited import Ports, without_limits
 from collc.ten.module import Bound, Module
@@ -90,13 +90,13 @@ def candidates(
         elif record.applies(direct):
             over = partial(_plan_over_switches, direct_links, partial(plan, record))
             add(f"{record.name} on unwound switches", -1, over)
-    add(LAST_RESORT, -1, _along_shortest_paths)
+    add(LAST_RESORT, 1, _along_shortest_paths)
     return sorted(found, key=lambda candidate: -candidate.ahead)
 
 
 def _along_shortest_paths(free: Module, meter: WorkMeter) -> Module:
-    trees = min(len(free.network.npus), free.demand.chunk_count)
-    _add_whole(meter, TRANSFER_WORK * free.demand.pair_count + trees * free.network.link_count // COMPILED_TIMES)
+    _add_whole(meter, TRANSFER_WORK * free.demand.pair_count)
+    _add_whole(meter, tree_count(free.demand) * free.network.link_count // COMPILED_TIMES)
     return solve(free, along_shortest_paths)
 
 
@@ -112,6 +112,7 @@ def _plan_over_switches(unwind: Callable[[Network], Network], plan: Search, free
     planned = join(plan(replace(free, network=unwind(free.network)), meter))
     assert planned.schedule is not None
     _add_whole(meter, TRANSFER_WORK * len(planned.schedule))
+    _add_whole(meter, pairs_in_switches(planned.schedule.transfers, free.network) // COMPILED_TIMES)
     return over_switches(planned, free.network)
 
 

@@ -6,7 +6,8 @@ next. The order of the dimensions can differ from chunk to chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,9 @@ from collc.ten.schedule import RowSchedule, Schedule
 
 VARIANTS: Final = 2
 """Trees of each NPU and dimension."""
+
+LineTree = dict[int, tuple[int, LineHop]]
+"""By NPU of a line, the hop of a tree to it, and its number; parents first."""
 
 Order = Sequence[int]
 """Dimensions in the order in which a chunk spreads along them."""
@@ -68,10 +72,11 @@ def spread(conditions: Conditions, dimensions: Dimensions, orders: Sequence[Orde
     trees = LineTrees(dimensions, link_costs(conditions))
     hops: list[list[LineHop]] = []
     for k in range(len(conditions)):
-        if k % 256 == 0 and effort.stop():
+        if effort.work.is_exceeded or (k % 256 == 0 and effort.stop()):
             raise _stopped_early()
+        before = trees.hop_count
         hops.append(_hops(conditions, trees, k, orders[k]))
-        effort.work.add(TASK_WORK * len(hops[-1]))
+        effort.work.add(TASK_WORK * (len(hops[-1]) + trees.hop_count - before))
     transfers = schedule_hops(conditions, hops, effort)
     if transfers is None:
         raise _stopped_early()
@@ -86,11 +91,10 @@ def _stopped_early() -> NoSchedule:
 def _hops(conditions: Conditions, trees: LineTrees, k: int, order: Order) -> list[LineHop]:
     """The hops of a row from its first holder to all NPUs that want it, each after the hop that brings the chunk."""
     holders, wanting = conditions.row(k)
-    index = trees.dimensions.index
     senders: list[tuple[int, list[int]]] = [(int(holders[0]), wanting.tolist())]
     hops: list[LineHop] = []
     for axis in order:
-        position: list[int] = index[axis].tolist()
+        position = trees.positions[axis]
         next_senders: list[tuple[int, list[int]]] = []
         for npu, targets in senders:
             by_position: dict[int, list[int]] = {}
@@ -102,14 +106,14 @@ def _hops(conditions: Conditions, trees: LineTrees, k: int, order: Order) -> lis
             if by_position:
                 tree = trees.tree(npu, axis)
                 reached = _next_senders(trees.dimensions, tree, axis, by_position, npu)
-                hops += _hops_towards(tree, set(reached))
+                hops += _hops_towards(tree, reached)
                 next_senders += reached.items()
         senders = next_senders
     return hops
 
 
 def _next_senders(
-    dimensions: Dimensions, tree: list[LineHop], axis: int, by_position: dict[int, list[int]], npu: int
+    dimensions: Dimensions, tree: LineTree, axis: int, by_position: dict[int, list[int]], npu: int
 ) -> dict[int, list[int]]:
     """The NPUs of a line that must get a chunk, each with the targets that it serves in the dimensions to come.
 
@@ -118,7 +122,7 @@ def _next_senders(
     stride = dimensions.strides[axis]
     own = npu // stride % dimensions.sizes[axis]
     senders = {npu + (position - own) * stride: targets for position, targets in by_position.items()}
-    missing = senders.keys() - {hop.target for hop in tree}
+    missing = senders.keys() - tree.keys()
     if missing:
         network = dimensions.network
         names = f"{network.shown_name(npu)} to {network.shown_name(min(missing))}"
@@ -127,29 +131,32 @@ def _next_senders(
     return senders
 
 
-def _hops_towards(tree: list[LineHop], targets: set[int]) -> list[LineHop]:
-    """The hops of a tree that are needed to reach some NPUs."""
-    kept: list[LineHop] = []
-    for hop in reversed(tree):
-        if hop.target in targets:
-            kept.append(hop)
-            targets.add(hop.source)
-    return kept[::-1]
+def _hops_towards(tree: LineTree, targets: Iterable[int]) -> list[LineHop]:
+    """The hops of a tree that are needed to reach some NPUs, parents first."""
+    kept: LineTree = {}
+    for target in targets:
+        npu = target
+        while npu in tree and npu not in kept:
+            kept[npu] = tree[npu]
+            npu = tree[npu][1].source
+    return [hop for _, hop in sorted(kept.values(), key=itemgetter(0))]
 
 
 class LineTrees:
     """Trees along the lines of a network: for each NPU and dimension, the hops that take a chunk to its whole line.
 
     Trees consist of shortest paths, and among these of the links that carry less of the trees so far. Each NPU has
-    VARIANTS trees for a dimension, used in turns, so that both of two shortest paths carry chunks.
+    VARIANTS trees for a dimension, used in turns, so that both of two shortest paths carry chunks. hop_count: of all.
+    positions: by dimension and NPU, the coordinate.
     """
 
     def __init__(self, dimensions: Dimensions, cost: list[int]) -> None:
         """cost: picoseconds that a chunk takes on each link."""
         network = dimensions.network
         self.dimensions, self._cost = dimensions, cost
+        self.positions: list[list[int]] = dimensions.index.tolist()
         self._load = [0] * network.link_count
-        self._total_load = 0
+        self._total_load = self.hop_count = 0
         sources: list[int] = network.source.tolist()
         targets: list[int] = network.target.tolist()
         self._out: list[list[list[tuple[int, int]]]] = []
@@ -159,10 +166,10 @@ class LineTrees:
             for link in links:
                 out[sources[link]].append((targets[link], link))
             self._out.append(out)
-        self._trees: dict[tuple[int, int], list[list[LineHop]]] = {}
+        self._trees: dict[tuple[int, int], list[LineTree]] = {}
         self._uses: dict[tuple[int, int], int] = {}
 
-    def tree(self, npu: int, axis: int) -> list[LineHop]:
+    def tree(self, npu: int, axis: int) -> LineTree:
         """Hops that bring a chunk from an NPU to its line, parents first; to a part of it if links are missing."""
         use = self._uses.get((npu, axis), 0)
         self._uses[npu, axis] = use + 1
@@ -171,7 +178,7 @@ class LineTrees:
             known.append(self._grow(npu, axis))
         return known[use % VARIANTS]
 
-    def _grow(self, npu: int, axis: int) -> list[LineHop]:
+    def _grow(self, npu: int, axis: int) -> LineTree:
         """A tree of shortest paths, the less loaded link first among equals."""
         dimensions, out = self.dimensions, self._out[axis]
         npus, stride, size = dimensions.network.npu_count, dimensions.strides[axis], dimensions.sizes[axis]
@@ -184,7 +191,9 @@ class LineTrees:
                     yield target, self._cost[link] * scale + self._load[link], link
 
         tree = shortest_path_tree(out_edges, {npu: 0})
-        return [self._hop(tree, target, axis) for target in tree.distance if target < npus and target != npu]
+        self.hop_count += len(tree.distance)
+        reached = (target for target in tree.distance if target < npus and target != npu)
+        return {target: (number, self._hop(tree, target, axis)) for number, target in enumerate(reached)}
 
     def _hop(self, tree: PathTree, target: int, axis: int) -> LineHop:
         """The hop of a tree that ends at an NPU; adds it to the loads of its links."""

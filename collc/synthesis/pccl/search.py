@@ -83,12 +83,13 @@ class PathSearch:
         work = numbers(np.array([0, most * WORK]), compile_it)
         planned: Any = self._no_transfers() if compile_it else []
         links, buffers = self._timelines(planned, compile_it)
+        scratch = self._scratch(compile_it)
         for batch in order.batches(self.conditions):
             if stop() or work[0] >= work[1]:
                 return None, int(work[0]) // WORK
             links, buffers, planned = plan(
                 numbers(batch, compile_it), limits, network, conditions, links, buffers, planned,
-                self._scratch(compile_it), work,
+                scratch, work,
             )  # fmt: skip
         schedule = self._schedule(planned) if work[0] < work[1] else None
         return schedule, (int(work[0]) + _scan_count(buffers)) // WORK

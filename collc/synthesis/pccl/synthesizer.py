@@ -85,9 +85,14 @@ def pccl(task: Task, effort: Effort) -> Schedule:
         return RowSchedule(task.model, Transfers.concatenate([]))
     if _plain_work(conditions, 0) > MOST_PLAIN:
         effort.work.add_compiler()
-    distances = len(conditions.targets) * task.network.link_count // COMPILED_TIMES
-    if effort.work.remainder is not None and distances > effort.work.remainder:  # a turn does not even begin
-        effort.work.add_setup(distances)
+    into, wanted = (
+        np.bincount(devices, minlength=task.network.device_count)
+        for devices in (task.network.target, conditions.wanting)
+    )
+    busiest = int((wanted // np.maximum(1, into)).max())  # all links have room for as many transfers
+    tables = (len(conditions.targets) + busiest) * task.network.link_count // COMPILED_TIMES
+    if effort.work.remainder is not None and tables > effort.work.remainder:  # a turn does not even begin
+        effort.work.add_setup(tables)
     if effort.work.is_exceeded:
         raise NoSchedule(STOPPED)
     goal = task_bound(task).time if effort.bound is None else effort.bound()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,8 +47,10 @@ class SwarmProblem:
         return int(self.need.sum())
 
 
-def swarm_problem(conditions: Conditions) -> SwarmProblem:
+def swarm_problem(conditions: Conditions, spend: Callable[[int], None]) -> SwarmProblem:
     """The problem of some conditions, in which no device gets a chunk but those that want it and necessary relays.
+
+    spend: `count` of Relays.
 
     Raises SourceError if no path leads to an NPU, or if the tables would need more memory than is left; NoSchedule
     if there are too many switch paths.
@@ -58,7 +61,7 @@ def swarm_problem(conditions: Conditions) -> SwarmProblem:
     require_for_search(CELL_BYTES * devices * count, f"{count:,} chunks on {devices:,} devices")
     have, need, welcome = np.zeros((3, devices, count), np.bool_)
     later: list[tuple[int, int, int]] = []
-    relays = _relays(paths, conditions)
+    relays = _relays(paths, conditions, spend)
     release: list[int] = conditions.release.tolist()
     for row, chunk in enumerate(conditions.chunk.tolist()):
         holders, wanting = conditions.row(row)
@@ -84,7 +87,7 @@ def with_all_relays(problem: SwarmProblem) -> SwarmProblem | None:
     return replace(problem, welcome=welcome) if welcome.any() else None
 
 
-def _relays(paths: SwitchPaths, conditions: Conditions) -> Relays:
+def _relays(paths: SwitchPaths, conditions: Conditions, count: Callable[[int], None]) -> Relays:
     """What finds relays over the fastest path from each NPU to each other one."""
     fastest: dict[tuple[int, int], int] = {}
     for source, target, time in zip(paths.source, paths.target, paths.total[-1], strict=True):
@@ -93,4 +96,5 @@ def _relays(paths: SwitchPaths, conditions: Conditions) -> Relays:
     ends = np.array(list(fastest), np.int32).reshape(-1, 2)
     network = conditions.task.network
     graph = Digraph(network.device_count, ends[:, 0], ends[:, 1])
-    return Relays(network, conditions.task.demand, graph, np.array(list(fastest.values()), np.int64))
+    length = np.array(list(fastest.values()), np.int64)
+    return Relays(network, conditions.task.demand, graph, length, count)

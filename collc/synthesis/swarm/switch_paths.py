@@ -62,8 +62,8 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
     starts: list[int] = network.source.tolist()
     for link, device in enumerate(starts):
         outgoing[device].append((ends[link], cost[link], link))
-    repeaters = _repeaters(task)
-    if _has_too_many_pairs(network):
+    repeaters = repeaters_of(task)
+    if has_many_paths(network):
         raise _too_many_paths(network)
     source: list[int] = []
     links: list[tuple[int, ...]] = []
@@ -84,7 +84,7 @@ def _too_many_paths(network: Network) -> NoSchedule:
     return NoSchedule(Diagnostic("S0308", message, hint="use 'synthesize pccl()', which supports every demand"))
 
 
-def _has_too_many_pairs(network: Network) -> bool:
+def has_many_paths(network: Network) -> bool:
     """Whether more than MAX_PATHS pairs of NPUs are joined by switches that all reach one another."""
     npus, devices, source, target = network.npu_count, network.device_count, network.source, network.target
     if npus**2 <= MAX_PATHS:
@@ -97,7 +97,7 @@ def _has_too_many_pairs(network: Network) -> bool:
     return int((sending * receiving).max()) - npus > MAX_PATHS
 
 
-def _repeaters(task: Task) -> frozenset[int]:
+def repeaters_of(task: Task) -> frozenset[int]:
     """The switches that may send one arrival on more than once and have a buffer without limit to keep it in."""
     network = task.network
     if task.relays:

@@ -17,10 +17,11 @@ from collc.kernels.compiled import MOST_PLAIN
 from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
+from collc.synthesis.swarm.growth import grow
 from collc.synthesis.swarm.plans import PathTransfers, as_stored, moved_earlier, prune
 from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_relays
 from collc.synthesis.swarm.spread import PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
-from collc.synthesis.swarm.switch_paths import SwitchPaths
+from collc.synthesis.swarm.switch_paths import SwitchPaths, has_many_paths, repeaters_of
 from collc.synthesis.task import COMPILED_TIMES, RANDOM_TRIALS, TRIAL_WORK, Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
@@ -46,25 +47,28 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
-    problem = swarm_problem(conditions)
+    best = grow(conditions, repeaters_of(task), effort)
+    if best is not None and has_many_paths(task.network):
+        effort.work.finish()
+        return RowSchedule(task.model, best[1])
+    problem = swarm_problem(conditions, lambda edges: effort.spend(edges, STOPPED))
     require_for_search(COPY_BYTES * problem.missing_count, f"{problem.missing_count:,} copies of chunks")
     goal = task_bound(task).time if effort.bound is None else effort.bound()
     attempts = _Attempts(problem, effort)
-    best: PathTransfers | None = None
     most = effort.work.spent + TRIAL_WORK * effort.trials
     for number, (rule, stores) in enumerate(_rules(problem, effort)):
         for wide in attempts.widths:
             first = number == 0 and not wide
             used_up = not first and (effort.work.is_used_up or effort.work.spent >= most)
-            if effort.stop() or (best is not None and (best.end <= goal or used_up)):
+            if effort.stop() or (best is not None and (best[0] <= goal or used_up)):
                 break
-            planned = attempts.plan_by(rule, wide, stores, best)
-            if planned is not None and (best is None or planned.end < best.end):
-                best = planned
-                effort.progress(min(1.0, goal / max(1, best.end)), "swarm")
+            planned = attempts.plan_by(rule, wide, stores, None if best is None else best[0])
+            if planned is not None and (best is None or planned.end < best[0]):
+                best = planned.end, _transfers(problem, planned)
+                effort.progress(min(1.0, goal / max(1, best[0])), "swarm")
     if best is None:
         raise _no_schedule(task, effort)
-    return RowSchedule(task.model, _transfers(problem, best))
+    return RowSchedule(task.model, best[1])
 
 
 def _work_of_copy(paths: SwitchPaths) -> int:
@@ -109,12 +113,12 @@ class _Attempts:
         is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK
         self._plain_work = PLAIN_WORK if is_long and self._can_be_compiled else 0
 
-    def plan_by(self, rule: SpreadRule, wide: bool, stores: bool, best: PathTransfers | None) -> PathTransfers | None:
-        """A schedule by a rule; None if it would be no better than the best so far.
+    def plan_by(self, rule: SpreadRule, wide: bool, stores: bool, end: int | None) -> PathTransfers | None:
+        """A schedule by a rule; None if it would be no better than the best so far. end: when that ends, picoseconds.
 
         stores: plan for the link model `store`, then move the transfers earlier.
         """
-        most = None if best is None else best.end + best.end // NEAR if stores else best.end - 1
+        most = None if end is None else end + end // NEAR if stores else end - 1
         if (wide, stores) not in self._variants:
             self._variants[wide, stores] = as_stored(self._variants[wide, False])
         compile_it = self._can_be_compiled and (wide in self._large or self._plain_work >= PLAIN_WORK)
@@ -154,9 +158,12 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
                 yield SpreadRule(half_ratio, effort.seed * 1_000_003 + trial if trial else None), stores
 
 
+STOPPED = Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time")
+
+
 def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
     if effort.stop():
-        return NoSchedule(Diagnostic("S0201", "swarm was stopped before it had a schedule", hint="give it more time"))
+        return NoSchedule(STOPPED)
     message = f"swarm finds no schedule through the switches of {task.network.name} that reduce or have small buffers"
     return NoSchedule(Diagnostic("S0308", message, hint="use 'synthesize pccl()', which supports every demand"))
 

@@ -5,6 +5,7 @@ A chunk is wanted by the NPUs of its postcondition and by the relays that it nee
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -85,8 +86,8 @@ class CopyProblem:
         return device[order], chunk[order]
 
 
-def copy_problem(task: Task) -> CopyProblem:
-    """The problem of a task, with the relays that it needs.
+def copy_problem(task: Task, count: Callable[[int], None] = lambda _edges: None) -> CopyProblem:
+    """The problem of a task, with the relays that it needs. count: as in Relays.
 
     Raises SourceError if a postcondition cannot be reached, the network has switches, or links have no bandwidth or
     latency.
@@ -101,7 +102,8 @@ def copy_problem(task: Task) -> CopyProblem:
         clock = Clock.of(network, task.demand, task.model)
     chunk = task.chunks.astype(np.int32)
     columns, size_of = np.unique(clock.size_of[chunk], return_inverse=True)
-    want, sets = _wanted_sets(task, chunk, clock.total.max(axis=1, initial=0)[network.kind])
+    length = clock.total.max(axis=1, initial=0)[network.kind]
+    want, sets = _wanted_sets(task, chunk, Relays(network, task.demand, Digraph.of(network), length, count))
     return CopyProblem(
         network=network,
         model=task.model,
@@ -117,10 +119,9 @@ def copy_problem(task: Task) -> CopyProblem:
     )
 
 
-def _wanted_sets(task: Task, chunk: Int32Array, length: Int64Array) -> tuple[Int32Array, HolderSets]:
-    """`want` and `sets` of a CopyProblem. length: int64[links], picoseconds."""
+def _wanted_sets(task: Task, chunk: Int32Array, relays: Relays) -> tuple[Int32Array, HolderSets]:
+    """`want` and `sets` of a CopyProblem."""
     table = task.demand.chunks
-    relays = Relays(task.network, task.demand, Digraph.of(task.network), length)
     sets: list[Int32Array] = [table.sets[number] for number in range(len(table.sets))]
     number_of: dict[tuple[int, int], int] = {}
     want = table.post[chunk].copy()

@@ -55,7 +55,7 @@ def tacos(task: Task, effort: Effort) -> Schedule:
     rounds of the portfolio with random ties. Raises SourceError if a postcondition cannot be reached or the network has
     switches, NoSchedule if `effort.stop` asks to stop before there is any schedule.
     """
-    problem = copy_problem(task)
+    problem = copy_problem(task, lambda edges: effort.spend(edges, STOPPED))
     goal = task_bound(task).time if effort.bound is None else effort.bound()
     if not problem.missing_count:
         return RowSchedule(task.model, Transfers.concatenate([]))
@@ -73,11 +73,14 @@ def tacos(task: Task, effort: Effort) -> Schedule:
             if planned[1] <= content:
                 break
     if best is None:
-        raise NoSchedule(Diagnostic("S0201", "tacos was stopped before it had a schedule", hint="give it more time"))
+        raise NoSchedule(STOPPED)
     if len(problem.sets) == len(task.demand.chunks.sets):
         return best[0]
     clock = Clock.of(task.network, task.demand, task.model)
     return RowSchedule(task.model, as_trees(best[0].transfers, task.network, task.demand, clock))
+
+
+STOPPED = Diagnostic("S0201", "tacos was stopped before it had a schedule", hint="give it more time")
 
 
 def plain_work(problem: CopyProblem) -> int:
