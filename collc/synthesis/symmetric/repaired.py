@@ -22,7 +22,7 @@ from collc.synthesis.symmetric.cluster import cluster_copies
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
-from collc.synthesis.symmetric.rerouted import Anew, list_blocks, reroute, translations_of
+from collc.synthesis.symmetric.rerouted import PlanPart, list_blocks, reroute, translations_of
 from collc.synthesis.symmetric.shared_links import share_links
 from collc.synthesis.symmetric.translated import tree_copies
 from collc.synthesis.task import Effort
@@ -111,7 +111,7 @@ class _Repairer:
 
     def schedule(self) -> RepairedSchedule | RowSchedule | None:
         """The schedule; None if the plan cannot be repaired. If nodes lack links, the shorter of two: with what is sent
-        within these nodes as planned, and anew.
+        within these nodes as planned, and part.
         """
         schedules = [self._repair_plan()]
         if self._is_damaged_within:
@@ -181,23 +181,23 @@ class _Repairer:
         repair = self._begin(network, whole)
         if repair is None:
             return None
-        anew = Anew.of(repair)
-        routes = None if anew is None else reroute(repair, network, whole, anew)
-        in_gaps = None if anew is not None and anew.since == 0 else self._exchange_in_gaps(repair)
-        if anew is None or routes is None or (in_gaps is not None and self._end(in_gaps) <= routes.end):
+        part = PlanPart.to_list(repair)
+        routes = None if part is None else reroute(repair, network, whole, part)
+        in_gaps = None if part is not None and part.since == 0 else self._exchange_in_gaps(repair)
+        if part is None or routes is None or (in_gaps is not None and self._end(in_gaps) <= routes.end):
             return self._join(in_gaps)
-        listed = list_blocks(repair, network, routes, anew, self._effort)
+        listed = list_blocks(repair, network, routes, part, self._effort)
         if listed is None:
             return self._join(in_gaps)
         transfers = self._number_chunks(*listed)
-        if anew.since == 0:
+        if part.since == 0:
             return RowSchedule(self._module.model, transfers)
-        dropped = distinct(np.append(repair.dropped_rows(), translations_of(anew.rows, repair.count)))
+        dropped = distinct(np.append(repair.dropped_rows(), translations_of(part.rows, repair.count)))
         return self._join(_Phase(repair.rows, dropped, transfers))
 
     def _exchange_in_gaps(self, repair: Repair) -> _Phase | None:
         """An All-to-All in the gaps of the plan; None if a block has no route."""
-        routes = reroute(repair, self._module.network, self._whole, Anew.all(repair))
+        routes = reroute(repair, self._module.network, self._whole, PlanPart.whole(repair))
         if routes is None:
             return None
         repair.rerouted = routes.links

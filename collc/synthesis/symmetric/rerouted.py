@@ -35,28 +35,28 @@ SLACK: Final = 100
 """A link may carry 1/SLACK more than the largest load at first."""
 
 
-class Anew(NamedTuple):
-    """What is listed anew. rows: int64, those of the plan. since: picoseconds, when all others have ended."""
+class PlanPart(NamedTuple):
+    """What is listed part. rows: int64, those of the plan. since: picoseconds, when all others have ended."""
 
     rows: Int64Array
     since: int
 
     @staticmethod
-    def all(repair: Repair) -> Anew:
+    def whole(repair: Repair) -> PlanPart:
         """All rows."""
-        return Anew(np.arange(len(repair.rows)), 0)
+        return PlanPart(np.arange(len(repair.rows)), 0)
 
     @staticmethod
-    def of(repair: Repair) -> Anew | None:
-        """All rows, or the last ones; None if they are too many."""
+    def to_list(repair: Repair) -> PlanPart | None:
+        """What is listed anew: all rows, or the last ones; None if they are too many."""
         rows, most = repair.rows, MOST_LISTED // repair.count
         if len(rows) <= most:
-            return Anew.all(repair)
+            return PlanPart.whole(repair)
         number = -(-len(rows) // PART)
         if number > most:
             return None
         kept, chosen = np.split(np.argsort(rows.start, kind="stable"), [len(rows) - number])
-        return Anew(np.sort(chosen), int((rows.start + repair.times.window[rows.link])[kept].max(initial=0)))
+        return PlanPart(np.sort(chosen), int((rows.start + repair.times.window[rows.link])[kept].max(initial=0)))
 
 
 class NewRoutes(NamedTuple):
@@ -68,9 +68,9 @@ class NewRoutes(NamedTuple):
     end: int
 
 
-def reroute(repair: Repair, network: Network, whole: Network, anew: Anew) -> NewRoutes | None:
-    """A route for each block that has lost its own; None if no links lead to a target. anew: what they share the links
-    with.
+def reroute(repair: Repair, network: Network, whole: Network, part: PlanPart) -> NewRoutes | None:
+    """A route for each block that has lost its own; None if no links lead to a target. part: of the plan, with which
+    they share the links.
     """
     keys, hops = np.unique(repair.lost.key, return_counts=True)
     keys = keys[np.argsort(-hops, kind="stable")]
@@ -82,8 +82,8 @@ def reroute(repair: Repair, network: Network, whole: Network, anew: Anew) -> New
     chunk, owner = np.divmod(keys, repair.count)
     block = translations.element_of[chunk // repair.numbers.parts]
     ends = npus[owner], npus[translations.sum(block, owner.astype(np.int32))]
-    load = np.append(_loads(repair, network, anew.rows), 0)
-    load[-1] = max(int(load.max()), repair.end - anew.since) * (SLACK + 1) // SLACK
+    load = np.append(_loads(repair, network, part.rows), 0)
+    load[-1] = max(int(load.max()), repair.end - part.since) * (SLACK + 1) // SLACK
     most = network.npu_count + 4 * len(keys) * int(distance.max())  # routes that are four times as long leave a part
     room = [np.zeros(size, np.int64) for size in (*[network.npu_count] * 3, len(keys), most)]
     columns = [numbers(np.asarray(column, np.int64), compile_it) for column in (*ends, load, *room)]
@@ -93,7 +93,7 @@ def reroute(repair: Repair, network: Network, whole: Network, anew: Anew) -> New
     load, lengths, links = np.asarray(columns[2], np.int64), *columns[-2:]
     parts = np.split(np.asarray(links, np.int64), np.cumsum(lengths))
     routes = {key: part.tolist() for key, part in zip(keys.tolist(), parts[:-1], strict=True)}
-    return NewRoutes(routes, anew.since + int(load[:-1].max()))
+    return NewRoutes(routes, part.since + int(load[:-1].max()))
 
 
 def _graph_of(repair: Repair, network: Network, distance: Int64Array, compile_it: bool) -> RouteGraph:
@@ -118,13 +118,13 @@ def _loads(repair: Repair, network: Network, rows: Int64Array) -> Int64Array:
 
 
 def list_blocks(
-    repair: Repair, network: Network, routes: NewRoutes, anew: Anew, effort: Effort
+    repair: Repair, network: Network, routes: NewRoutes, part: PlanPart, effort: Effort
 ) -> tuple[Int32Array, Int32Array, Int32Array, Int64Array] | None:
     """(chunks of the representative, elements of their owners, links, starts) of all transfers that are listed anew;
     None if stopped.
     """
     rows, count = repair.rows, repair.count
-    image = translations_of(anew.rows, count)
+    image = translations_of(part.rows, count)
     row, element = np.divmod(image[~find_keys(repair.dropped_rows(), image)[1]], count)
     element = element.astype(np.int32)
     new = [(*divmod(key, count), link, hop) for key, route in routes.links.items() for hop, link in enumerate(route)]
@@ -144,7 +144,7 @@ def list_blocks(
     busy, total = (repair.actual.taken[link[urgent]], repair.actual.window[link[urgent]])
     tasks = Tasks(link[urgent], busy, total, number[follows], number[follows + 1], network.link_count)
     schedule = best_starts(tasks, {}, effort, turns=0)
-    return None if schedule is None else (chunk[urgent], owner[urgent], link[urgent], anew.since + schedule[1])
+    return None if schedule is None else (chunk[urgent], owner[urgent], link[urgent], part.since + schedule[1])
 
 
 def translations_of(rows: Int64Array, count: int) -> Int64Array:
