@@ -111,7 +111,7 @@ class _Repairer:
 
     def schedule(self) -> RepairedSchedule | RowSchedule | None:
         """The schedule; None if the plan cannot be repaired. If nodes lack links, the shorter of two: with what is sent
-        within these nodes as planned, and part.
+        within these nodes as planned, and anew.
         """
         schedules = [self._repair_plan()]
         if self._is_damaged_within:
@@ -197,7 +197,7 @@ class _Repairer:
 
     def _exchange_in_gaps(self, repair: Repair) -> _Phase | None:
         """An All-to-All in the gaps of the plan; None if a block has no route."""
-        routes = reroute(repair, self._module.network, self._whole, PlanPart.whole(repair))
+        routes = reroute(repair, self._module.network, self._whole, PlanPart.of_plan(repair))
         if routes is None:
             return None
         repair.rerouted = routes.links

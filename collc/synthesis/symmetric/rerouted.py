@@ -36,13 +36,13 @@ SLACK: Final = 100
 
 
 class PlanPart(NamedTuple):
-    """What is listed part. rows: int64, those of the plan. since: picoseconds, when all others have ended."""
+    """Rows of a plan, in int64 numbers. since: picoseconds, when all others have ended."""
 
     rows: Int64Array
     since: int
 
     @staticmethod
-    def whole(repair: Repair) -> PlanPart:
+    def of_plan(repair: Repair) -> PlanPart:
         """All rows."""
         return PlanPart(np.arange(len(repair.rows)), 0)
 
@@ -51,7 +51,7 @@ class PlanPart(NamedTuple):
         """What is listed anew: all rows, or the last ones; None if they are too many."""
         rows, most = repair.rows, MOST_LISTED // repair.count
         if len(rows) <= most:
-            return PlanPart.whole(repair)
+            return PlanPart.of_plan(repair)
         number = -(-len(rows) // PART)
         if number > most:
             return None
