@@ -23,11 +23,14 @@ _EXACT: Final = 2**53
 """SciPy adds lengths as floats, which are exact below this number: 2.5 hours in picoseconds."""
 
 
-def distances_to(graph: Digraph, length: Int64Array, targets: Int32Array) -> Int64Array:
-    """int64[targets, vertices]: the length of the shortest path from every vertex to each target, or UNREACHABLE."""
+def distances_to(graph: Digraph, length: Int64Array, targets: Int32Array, calls: int = 1) -> Int64Array:
+    """int64[targets, vertices]: the length of the shortest path from every vertex to each target, or UNREACHABLE.
+
+    calls: how many such calls the caller has made, with this one.
+    """
     piece = max(1, BATCH // max(1, graph.edge_count))
     pieces = [targets[low : low + piece] for low in range(0, len(targets), piece)]
-    rows = [_dijkstra(graph.reverse(), length, some)[0] for some in pieces]
+    rows = [_dijkstra(graph.reverse(), length, some, calls=calls)[0] for some in pieces]
     return np.concatenate([np.empty((0, graph.vertex_count), np.int64), *rows])
 
 
@@ -68,14 +71,14 @@ def hops_from(graph: Digraph, start: int) -> Int64Array:
 
 
 def _dijkstra(
-    graph: Digraph, length: Int64Array, starts: Int32Array, *, together: bool = False
+    graph: Digraph, length: Int64Array, starts: Int32Array, *, together: bool = False, calls: int = 1
 ) -> tuple[Int64Array, Int32Array]:
     """(int64[starts, vertices] distances; nothing).
 
     together: (int64[vertices], distances from the nearest start; int32[vertices], which start that is, < 0 for none).
     """
     longest = int(length.max(initial=0)) * graph.vertex_count
-    work = STEP_TIME * len(starts) * graph.edge_count
+    work = STEP_TIME * len(starts) * graph.edge_count * calls
     if "scipy.sparse.csgraph" in sys.modules:  # most of its time is for loading it
         work *= 100
     if longest < _EXACT and is_long(work):

@@ -59,7 +59,11 @@ def find_keys(keys: Int64Array, wanted: Int64Array) -> tuple[Int64Array, BoolArr
     """(int64[n], bool[n]): the position of each wanted key among the ascending ones, and whether it is there."""
     if not len(keys):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    position = np.empty(len(wanted), np.int64)
+    order = np.argsort(
+        wanted
+    )  # a fifth of the time for millions, since a search finds the last one's keys in the cache
+    position[order] = np.minimum(np.searchsorted(keys, wanted[order]), len(keys) - 1)
     return position, keys[position] == wanted
 
 

@@ -172,9 +172,9 @@ def test_no_prices_are_sought_that_cannot_show_more(monkeypatch: pytest.MonkeyPa
     rounds: list[int] = []
     used = path_loads.distances_to
 
-    def counted(graph: Digraph, price: Int64Array, targets: Int32Array) -> Int64Array:
+    def counted(graph: Digraph, price: Int64Array, targets: Int32Array, calls: int) -> Int64Array:
         rounds.append(1)
-        return used(graph, price, targets)
+        return used(graph, price, targets, calls)
 
     monkeypatch.setattr(path_loads, "distances_to", counted)
     pods = [row for npu in range(12) for row in ((npu, 12 + npu // 3, kind(4)), (12 + npu // 3, npu, kind(4)))]

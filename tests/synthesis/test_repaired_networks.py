@@ -121,18 +121,18 @@ def test_clusters(npus: list[int], cables: list[tuple[int, int]], kind: str, mod
 @pytest.mark.parametrize(("npus", "cables"), TORI)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sides", [(4, 4), (3, 5)])
-@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("most", [0, 300, MOST_LISTED])
 def test_tori(
     npus: list[int],
     cables: list[tuple[int, int]],
     kind: str,
     sides: tuple[int, int],
-    listed: bool,
+    most: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if listed and kind != "all_to_all":
+    if most and kind != "all_to_all":
         return
-    monkeypatch.setattr("collc.synthesis.symmetric.repaired.MOST_LISTED", MOST_LISTED if listed else 0)
+    monkeypatch.setattr("collc.synthesis.symmetric.rerouted.MOST_LISTED", most)
     net = grid(*sides, wrap=True)
     module = problem(damaged(net, [npu % net.npu_count for npu in npus], []), kind, model=LinkModel.STORE)
     module = problem(damaged(module.network, [], cables), kind, model=LinkModel.STORE) if sides == (4, 4) else module
@@ -155,6 +155,22 @@ def test_all_to_all_takes_no_longer_than_the_largest_load(
     assert_right(module, schedule)
     sent = module.network.occupancy(np.array([4096], np.int64))[0, 0] + module.network.latencies[0]
     assert schedule.collective_time(module.network, module.demand) <= steps * sent
+
+
+def test_all_to_all_of_which_the_end_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no longer than one that is listed whole; one in the gaps of the plan does."""
+    module = problem(damaged(grid(4, 12, wrap=True), [], [(0, 1)]), "all_to_all", 1, LinkModel.STORE)
+    schedules: list[RepairedSchedule | RowSchedule] = []
+    for most in (0, 2000, MOST_LISTED):
+        monkeypatch.setattr("collc.synthesis.symmetric.rerouted.MOST_LISTED", most)
+        schedule = repaired_schedule(module, Effort())
+        assert schedule is not None
+        assert_right(module, schedule)
+        schedules.append(schedule)
+    gaps, end, whole = (each.collective_time(module.network, module.demand) for each in schedules)
+    assert end == whole < gaps
+    assert isinstance(schedules[1], RepairedSchedule)
+    assert 0 < schedules[1].added.start.min() < end
 
 
 def test_all_to_all_that_must_leave_a_line() -> None:

@@ -35,7 +35,7 @@ def example(network: str, kind: str) -> tuple[Module, RepairedSchedule]:
     }[network]()
     module = Module("m", net, KINDS[kind](net.npus.tolist(), chunk=4096, chunks=2), LinkModel.PIPELINED)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collc.synthesis.symmetric.repaired.MOST_LISTED", 0)
+        patch.setattr("collc.synthesis.symmetric.rerouted.MOST_LISTED", 0)
         schedule = repaired_schedule(module, Effort())
     assert isinstance(schedule, RepairedSchedule)
     return module, schedule

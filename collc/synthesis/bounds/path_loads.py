@@ -226,11 +226,11 @@ class PathLoads:
         weight = np.full(len(share), 1 / len(share))
         for round_ in range(ROUNDS):
             price = weight * share / (weight * share).max()
-            distance = self._distances(price)
+            distance = self._distances(price, 1 + round_)
             value = self._value(price, distance)
             if value > best_value:
                 best, best_value = price, value
-            load = self._loads(price, distance) * share
+            load = self._loads(price, distance, 1 + round_) * share
             loads += load
             needed = loads.max() / (1 + round_)  # over the mean of all rounds' paths: no prices show more
             if not load.any() or best_value >= ENOUGH * needed or known >= ENOUGH * (needed * second + longest):
@@ -245,8 +245,8 @@ class PathLoads:
     def _whole_prices(self, price: FloatArray) -> Int64Array:
         return np.maximum(1, np.rint(price * LARGEST_PRICE)).astype(np.int64)
 
-    def _distances(self, price: FloatArray) -> Int64Array:
-        return distances_to(self.whole.graph, self._whole_prices(price), self.targets)
+    def _distances(self, price: FloatArray, calls: int = 1) -> Int64Array:
+        return distances_to(self.whole.graph, self._whole_prices(price), self.targets, calls)
 
     def _value(self, price: FloatArray, distance: Int64Array) -> float:
         """Work of all chunks / what the links do of it in a unit of time, without latencies."""
@@ -275,14 +275,16 @@ class PathLoads:
             row = int(table[np.arange(len(rows)), column].argmax())
             yield bytes_, int(rows[row]), int(holders[column[row]])
 
-    def _loads(self, price: FloatArray, distance: Int64Array) -> FloatArray:
-        """float64[links]: bytes on each link if all take cheapest paths, divided evenly at each device."""
+    def _loads(self, price: FloatArray, distance: Int64Array, calls: int) -> FloatArray:
+        """float64[links]: bytes on each link if all take cheapest paths, divided evenly at each device. calls: how many
+        there have been, with this one.
+        """
         graph = self.whole.graph
         waiting = self.volume.astype(np.float64)
         for bytes_, row, source in self._ends(distance):
             waiting[row, source] += bytes_
         waiting[distance >= UNREACHABLE] = 0
-        compiled = runs_compiled(add_loads, STEP_TIME * len(self.targets) * graph.edge_count)
+        compiled = runs_compiled(add_loads, STEP_TIME * len(self.targets) * graph.edge_count * calls)
         farthest_first = np.argsort(-distance, axis=1, kind="stable")
         columns = *graph.out_edges, graph.target, self._whole_prices(price), distance, farthest_first
         table = PathTable(*(numbers(column.ravel().astype(np.int64), compiled) for column in columns))

@@ -22,16 +22,16 @@ from collc.synthesis.symmetric.cluster import cluster_copies
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
-from collc.synthesis.symmetric.rerouted import list_blocks, reroute
+from collc.synthesis.symmetric.rerouted import PlanPart, list_blocks, reroute, translations_of
 from collc.synthesis.symmetric.shared_links import share_links
 from collc.synthesis.symmetric.translated import tree_copies
 from collc.synthesis.task import Effort
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
 from collc.ten.repaired_schedule import RepairedSchedule
-from collc.ten.schedule import MOST_LISTED, RowSchedule, Transfers
+from collc.ten.schedule import RowSchedule, Transfers
 
 
 class _Phase(NamedTuple):
@@ -179,12 +179,29 @@ class _Repairer:
         """An All-to-All without switches."""
         network, whole = self._module.network, self._whole
         repair = self._begin(network, whole)
-        if repair is None or not reroute(repair, network, whole):
+        if repair is None:
             return None
-        if len(repair.rows) * repair.count > MOST_LISTED:
-            return self._join(self._phase_of(repair) if repair.repair_all() else None)
-        listed = list_blocks(repair, network, self._effort)
-        return None if listed is None else RowSchedule(self._module.model, self._number_chunks(*listed))
+        part = PlanPart.to_list(repair)
+        routes = None if part is None else reroute(repair, network, whole, part)
+        in_gaps = None if part is not None and part.since == 0 else self._exchange_in_gaps(repair)
+        if part is None or routes is None or (in_gaps is not None and self._end(in_gaps) <= routes.end):
+            return self._join(in_gaps)
+        listed = list_blocks(repair, network, routes, part, self._effort)
+        if listed is None:
+            return self._join(in_gaps)
+        transfers = self._number_chunks(*listed)
+        if part.since == 0:
+            return RowSchedule(self._module.model, transfers)
+        dropped = distinct(np.append(repair.dropped_rows(), translations_of(part.rows, repair.count)))
+        return self._join(_Phase(repair.rows, dropped, transfers))
+
+    def _exchange_in_gaps(self, repair: Repair) -> _Phase | None:
+        """An All-to-All in the gaps of the plan; None if a block has no route."""
+        routes = reroute(repair, self._module.network, self._whole, PlanPart.of_plan(repair))
+        if routes is None:
+            return None
+        repair.rerouted = routes.links
+        return self._phase_of(repair) if repair.repair_all() else None
 
     def _copies(self, network: Network, whole: Network) -> _Phase | None:
         """The copies of an All-Gather or All-to-All."""

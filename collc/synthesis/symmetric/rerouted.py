@@ -2,12 +2,18 @@
 
 Blocks whose routes are whole keep them. The others, one after another, the longest first, take a route on which no
 link carries more than the largest load so far, or than it can while the plan of the whole network lasts, if there is
-one, over as few links as possible. A list schedule of all transfers then takes little longer than the largest load. It
-lists them; if they are too many, the new routes are for the gaps between the translations of the plan (repair.py),
-which takes somewhat longer.
+one, over as few links as possible. SLACK of that load is left to them, since the search takes the longer, the fewer
+links have room. A list schedule of all transfers then takes little longer than the largest load.
+
+If they are too many to list, the new routes are for the gaps between the translations of the plan (repair.py), or only
+the end of the plan is listed anew together with the blocks that have lost their routes. The former is better if all
+links are busy, the latter if only those of some dimensions are: then blocks to one NPU find no gaps there, and would
+all come after the plan.
 """
 
 from __future__ import annotations
+
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,12 +24,54 @@ from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of
 from collc.synthesis.list_schedule import Tasks, best_starts
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.task import Effort
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, find_keys
 from collc.ten.network import Network
+from collc.ten.schedule import MOST_LISTED
+
+PART: Final = 8
+"""1/PART of the transfers of a plan are listed anew at its end; fewer leave too little room for other routes."""
+
+SLACK: Final = 100
+"""A link may carry 1/SLACK more than the largest load at first."""
 
 
-def reroute(repair: Repair, network: Network, whole: Network) -> bool:
-    """Chooses a route for each block that has lost its own; False if no links lead to a target."""
+class PlanPart(NamedTuple):
+    """Rows of a plan, in int64 numbers. since: picoseconds, when all others have ended."""
+
+    rows: Int64Array
+    since: int
+
+    @staticmethod
+    def of_plan(repair: Repair) -> PlanPart:
+        """All rows."""
+        return PlanPart(np.arange(len(repair.rows)), 0)
+
+    @staticmethod
+    def to_list(repair: Repair) -> PlanPart | None:
+        """What is listed anew: all rows, or the last ones; None if they are too many."""
+        rows, most = repair.rows, MOST_LISTED // repair.count
+        if len(rows) <= most:
+            return PlanPart.of_plan(repair)
+        number = -(-len(rows) // PART)
+        if number > most:
+            return None
+        kept, chosen = np.split(np.argsort(rows.start, kind="stable"), [len(rows) - number])
+        return PlanPart(np.sort(chosen), int((rows.start + repair.times.window[rows.link])[kept].max(initial=0)))
+
+
+class NewRoutes(NamedTuple):
+    """Routes of blocks that have lost their own. links: of each key. end: picoseconds, until when links are busy with
+    them at least.
+    """
+
+    links: dict[int, list[int]]
+    end: int
+
+
+def reroute(repair: Repair, network: Network, whole: Network, part: PlanPart) -> NewRoutes | None:
+    """A route for each block that has lost its own; None if no links lead to a target. part: of the plan, with which
+    they share the links.
+    """
     keys, hops = np.unique(repair.lost.key, return_counts=True)
     keys = keys[np.argsort(-hops, kind="stable")]
     translations, npus = repair.translations, repair.translations.orbits[0]
@@ -34,18 +82,18 @@ def reroute(repair: Repair, network: Network, whole: Network) -> bool:
     chunk, owner = np.divmod(keys, repair.count)
     block = translations.element_of[chunk // repair.numbers.parts]
     ends = npus[owner], npus[translations.sum(block, owner.astype(np.int32))]
-    load = np.append(_loads(repair, network), 0)
-    load[-1] = max(int(load.max()), repair.end)
+    load = np.append(_loads(repair, network, part.rows), 0)
+    load[-1] = max(int(load.max()), repair.end - part.since) * (SLACK + 1) // SLACK
     most = network.npu_count + 4 * len(keys) * int(distance.max())  # routes that are four times as long leave a part
     room = [np.zeros(size, np.int64) for size in (*[network.npu_count] * 3, len(keys), most)]
     columns = [numbers(np.asarray(column, np.int64), compile_it) for column in (*ends, load, *room)]
     find = version_of(find_routes, compile_it)
     if find(_graph_of(repair, network, distance, compile_it), *columns) < len(keys):
-        return False
-    lengths, links = columns[-2:]
+        return None
+    load, lengths, links = np.asarray(columns[2], np.int64), *columns[-2:]
     parts = np.split(np.asarray(links, np.int64), np.cumsum(lengths))
-    repair.rerouted = {key: part.tolist() for key, part in zip(keys.tolist(), parts[:-1], strict=True)}
-    return True
+    routes = {key: part.tolist() for key, part in zip(keys.tolist(), parts[:-1], strict=True)}
+    return NewRoutes(routes, part.since + int(load[:-1].max()))
 
 
 def _graph_of(repair: Repair, network: Network, distance: Int64Array, compile_it: bool) -> RouteGraph:
@@ -58,25 +106,28 @@ def _graph_of(repair: Repair, network: Network, distance: Int64Array, compile_it
     return RouteGraph(*(numbers(np.asarray(column, np.int64), compile_it) for column in columns))
 
 
-def _loads(repair: Repair, network: Network) -> Int64Array:
-    """int64[links]: picoseconds that the blocks which keep their routes take on each link."""
+def _loads(repair: Repair, network: Network, rows: Int64Array) -> Int64Array:
+    """int64[links]: picoseconds that some rows of the blocks which keep their routes take on each link."""
     translations, link = repair.translations, repair.rows.link
-    load = np.bincount(translations.class_row[link], minlength=len(translations.class_links))[translations.class_row]
+    of_class = np.bincount(translations.class_row[link[rows]], minlength=len(translations.class_links))
     row, element = np.divmod(repair.dropped_rows(), repair.count)
-    load -= np.bincount(translations.moved_links(link[row], element.astype(np.int32)), minlength=len(load))
+    lost = find_keys(rows, row)[1]
+    lost = translations.moved_links(link[row[lost]], element[lost].astype(np.int32))
+    load = of_class[translations.class_row] - np.bincount(lost, minlength=len(translations.class_row))
     return (load * repair.actual.taken)[: network.link_count]
 
 
 def list_blocks(
-    repair: Repair, network: Network, effort: Effort
+    repair: Repair, network: Network, routes: NewRoutes, part: PlanPart, effort: Effort
 ) -> tuple[Int32Array, Int32Array, Int32Array, Int64Array] | None:
-    """(chunks of the representative, elements of their owners, links, starts) of all transfers; None if stopped."""
+    """(chunks of the representative, elements of their owners, links, starts) of all transfers that are listed anew;
+    None if stopped.
+    """
     rows, count = repair.rows, repair.count
-    kept = np.ones(len(rows) * count, np.bool_)
-    kept[repair.dropped_rows()] = False
-    row, element = np.divmod(np.flatnonzero(kept), count)
+    image = translations_of(part.rows, count)
+    row, element = np.divmod(image[~find_keys(repair.dropped_rows(), image)[1]], count)
     element = element.astype(np.int32)
-    new = [(*divmod(key, count), link, hop) for key, route in repair.rerouted.items() for hop, link in enumerate(route)]
+    new = [(*divmod(key, count), link, hop) for key, route in routes.links.items() for hop, link in enumerate(route)]
     added = np.array(new, np.int64).reshape(-1, 4)
     chunk = np.append(rows.chunk[row], added[:, 0]).astype(np.int32)
     owner = np.append(element, added[:, 1]).astype(np.int32)
@@ -93,4 +144,9 @@ def list_blocks(
     busy, total = (repair.actual.taken[link[urgent]], repair.actual.window[link[urgent]])
     tasks = Tasks(link[urgent], busy, total, number[follows], number[follows + 1], network.link_count)
     schedule = best_starts(tasks, {}, effort, turns=0)
-    return None if schedule is None else (chunk[urgent], owner[urgent], link[urgent], schedule[1])
+    return None if schedule is None else (chunk[urgent], owner[urgent], link[urgent], part.since + schedule[1])
+
+
+def translations_of(rows: Int64Array, count: int) -> Int64Array:
+    """int64: row * elements + element, for all translations of rows, in order."""
+    return (rows[:, None] * count + np.arange(count)).ravel()
