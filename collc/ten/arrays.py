@@ -88,8 +88,7 @@ def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int
     low = [int(column.min()) for column in columns]
     spans = [int(column.max()) - least + 1 for column, least in zip(columns, low, strict=True)]
     if prod(spans) >= MOST_KEYS:
-        rows, number = np.unique(np.stack(columns, axis=1).astype(np.int64), axis=0, return_inverse=True)
-        return rows, number.reshape(-1).astype(np.int64)
+        return _unique_by_hash(np.stack(columns, axis=1).astype(np.int64))
     key = np.zeros(len(columns[0]), np.int64)
     for column, least, span in zip(columns, low, spans, strict=True):
         if span > 1:
@@ -108,3 +107,18 @@ def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int
         rest, index = np.divmod(rest, spans[position])
         found[:, position] = index + low[position]
     return found, number.astype(np.int64)
+
+
+def _unique_by_hash(table: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """See `unique_rows`."""
+    key = np.zeros(len(table), np.int64)
+    for column in table.T:
+        key = key * np.int64(0x5851F42D4C957F2D) + column  # modulo 2^64
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    rows = table[first]
+    if not np.array_equal(rows[number], table):  # two rows have one key
+        rows, number = np.unique(table, axis=0, return_inverse=True)
+    order = np.lexsort(rows.T[::-1])
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows))
+    return rows[order], rank[number.reshape(-1)]

@@ -19,6 +19,15 @@ def test_rows_that_differ(largest: int) -> None:
     assert np.array_equal(number, positions.reshape(-1))
 
 
+def test_rows_with_one_hash() -> None:
+    """The key of a row is its first number * M + its second one, modulo 2^64."""
+    first = np.array([1, 0, 1, -(2**62)])
+    second = np.array([0, 0x5851F42D4C957F2D, 0, 2**62])
+    rows, number = unique_rows([first, second])
+    assert rows.tolist() == [[-(2**62), 2**62], [0, 0x5851F42D4C957F2D], [1, 0]]
+    assert number.tolist() == [2, 1, 2, 0]
+
+
 def test_no_rows() -> None:
     rows, number = unique_rows([np.empty(0, np.int64)] * 2)
     assert rows.shape == (0, 2)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ from collc.synthesis.bounds.timing import (
 )
 from collc.synthesis.bounds.traffic import Traffic, traffic_of
 from collc.synthesis.task import Task
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
 from collc.ten.demand import Demand
 from collc.ten.module import Bound
 from collc.ten.network import Network
@@ -68,19 +69,21 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         row = np.full(network.device_count, -1)
         row[ends] = np.arange(len(ends))
         delivery = _ReachTimes(directed, times, distance)
-        for part in traffic:
-            for holders, wanting, counts in part.shared_chunks():
-                some = [npus[row[npus] >= 0] for npus in (holders, wanting)]
-                near, others = reversed(some) if backward else some
-                if not len(others):
-                    continue
+        pairs: dict[bytes, tuple[Int64Array, list[tuple[Int32Array, Int32Array]]]] = {}
+        for holders, wanting, counts in chain.from_iterable(part.shared_chunks() for part in traffic):
+            some = [npus[row[npus] >= 0] for npus in (holders, wanting)]
+            near, others = reversed(some) if backward else some
+            if len(others):
                 farthest = others[distance[np.ix_(row[others], near)].argmax(axis=0)]
-                apart = farthest != near
-                sent = delivery.times(near[apart], row[farthest[apart]], counts)
-                if sent.max(initial=-1) > largest:
-                    first, largest = int(sent.argmax()), int(sent.max())
-                    ends = (int(npus[apart][first]) for npus in (near, farthest))
-                    yield Bound(largest, name.format(*map(network.shown_name, ends)))
+                pairs.setdefault(counts.tobytes(), (counts, []))[1].append((near, farthest))
+        for counts, found in pairs.values():
+            near, farthest = (np.concatenate(column) for column in zip(*found, strict=True))
+            near, farthest = near[near != farthest], farthest[near != farthest]
+            sent = delivery.times(near, row[farthest], counts)
+            if sent.max(initial=-1) > largest:
+                first, largest = int(sent.argmax()), int(sent.max())
+                ends = (int(npus[first]) for npus in (near, farthest))
+                yield Bound(largest, name.format(*map(network.shown_name, ends)))
 
 
 class _ReachTimes:
@@ -103,8 +106,8 @@ class _ReachTimes:
             own = links[offsets[npus[alike], None] + np.arange(degree)]
             lag = self._distance[rows[alike, None], self._network.target[own]]
             traits = np.where(lag < UNREACHABLE, lag * len(self._network.kinds) + self._network.kind[own], -1)
-            distinct, number = np.unique(np.sort(traits, axis=1), axis=0, return_inverse=True)
-            ends[alike] = np.array([self._time(each, counts) for each in distinct])[number.reshape(-1)]
+            distinct, number = unique_rows([*np.sort(traits, axis=1).T])
+            ends[alike] = np.array([self._time(each, counts) for each in distinct])[number]
         return ends
 
     def _time(self, traits: Int64Array, counts: Int64Array) -> int:

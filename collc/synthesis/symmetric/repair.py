@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from importlib import import_module
 from itertools import chain
 from math import isqrt
 from typing import NamedTuple
@@ -396,7 +397,7 @@ class Repair:
 
     def _run(self, kernel: Callable[[Layout, Memory], int], width: int, compile_it: bool) -> int:
         """What a kernel gives with enough room for the gaps of links. width: links of a route at most."""
-        room = len(self.rows) * (self.count // 16 if compile_it else 8) + self.count
+        room = len(self.rows) * (self.count // 4 if compile_it else 8) + self.count
         while True:
             require_for_search(16 * room, "gaps between transfers")
             layout, memory, size = self._memory(width, room, compile_it)
@@ -443,7 +444,8 @@ class Repair:
 
 
 def load_kernels() -> None:
-    """Load or compile what repairs plans, for a process that will do so and has the time now."""
+    """Load or compile what repairs plans and bounds them, for a process that will do so and has the time now."""
+    import_module("scipy.sparse.csgraph")
     layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
     columns = [memory[:0]] * len(SpreadKeys._fields)
     compile_kernel(spread_all)(layout, memory, SpreadKeys(*columns), Sends(*columns[:5]))
