@@ -292,3 +292,11 @@ def test_an_attempt_that_takes_more_work_than_allowed_is_given_up() -> None:
     whole = WorkMeter(1)
     solve(module, lambda task: swarm(task, Effort(work=whole)))
     assert whole.spent > 2_000
+
+
+def test_tables_of_more_work_than_is_left_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 bytes for each of 4,032 chunks and 65 devices take 786 units."""
+    monkeypatch.setattr("collc.synthesis.swarm.synthesizer.swarm_problem", None)
+    module = Module("m", switched(64), all_to_all(list(range(64))))
+    with pytest.raises(NoSchedule, match="stopped before it had a schedule"):
+        solve(module, lambda task: swarm(task, Effort().with_work(WorkMeter(most=700))))

@@ -51,6 +51,10 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     if best is not None and has_many_paths(task.network):
         effort.work.finish()
         return RowSchedule(task.model, best[1])
+    tables = 3 * task.network.device_count * len(conditions) // 1_000  # bytes, a thousand in a microsecond
+    effort.work.add_setup(tables)
+    if tables and effort.work.is_exceeded:
+        raise NoSchedule(STOPPED)
     problem = swarm_problem(conditions, lambda edges: effort.spend(edges, STOPPED))
     require_for_search(COPY_BYTES * problem.missing_count, f"{problem.missing_count:,} copies of chunks")
     goal = task_bound(task).time if effort.bound is None else effort.bound()
