@@ -76,8 +76,8 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
             if len(others):
                 farthest = others[distance[np.ix_(row[others], near)].argmax(axis=0)]
                 pairs.setdefault(counts.tobytes(), (counts, []))[1].append((near, farthest))
-        for counts, found in pairs.values():
-            near, farthest = (np.concatenate(column) for column in zip(*found, strict=True))
+        for counts, ends_apart in pairs.values():
+            near, farthest = (np.concatenate(column) for column in zip(*ends_apart, strict=True))
             near, farthest = near[near != farthest], farthest[near != farthest]
             sent = delivery.times(near, row[farthest], counts)
             if sent.max(initial=-1) > largest:
