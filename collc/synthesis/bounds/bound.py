@@ -71,6 +71,8 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         delivery = _ReachTimes(directed, times, distance)
         pairs: dict[bytes, tuple[Int64Array, list[tuple[Int32Array, Int32Array]]]] = {}
         for holders, wanting, counts in chain.from_iterable(part.shared_chunks() for part in traffic):
+            if not bool((row[min(holders, wanting, key=len)] >= 0).any()):
+                continue
             some = [npus[row[npus] >= 0] for npus in (holders, wanting)]
             near, others = reversed(some) if backward else some
             if len(others):
