@@ -455,8 +455,8 @@ def test_swarm_is_likely_the_best_where_few_have_what_goes_through_switches():
     assert problem.likely_best == ("swarm", "forest")
 
 
-def test_sums_of_a_damaged_cluster_are_repaired_before_trees_are_grown():
-    """Trees take more work than all else there, and longer."""
+def test_damaged_clusters_are_repaired_before_trees_are_grown():
+    """Trees take more work than all else there, and no schedule was shorter."""
     text = """
         import std.clusters
         import std.collectives
@@ -469,7 +469,7 @@ def test_sums_of_a_damaged_cluster_are_repaired_before_trees_are_grown():
         for each in load_program(SourceFile("p", text)).schedules
     )
     assert (sums[0], copies[0]) == ("symmetric", "symmetric")
-    assert ("forest" in sums, "forest" in copies) == (False, True)
+    assert "forest" not in {*sums, *copies}
 
 
 @pytest.mark.parametrize("side", [16, 32, pytest.param(64, marks=pytest.mark.slow)])
