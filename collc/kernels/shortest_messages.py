@@ -76,3 +76,24 @@ def _replace_first(heap: MutableSequence[int], low: int, high: int, value: int) 
         heap[low + place] = heap[low + child]
         place = child
     heap[low + place] = value
+
+
+def least_loaded(
+    order: Sequence[int],
+    inner: Sequence[int],
+    outer: Sequence[int],
+    load: Sequence[int],
+    worst: MutableSequence[int],
+    after: MutableSequence[int],
+) -> None:
+    """Choose a path from each device to a root, on which the largest load is the least.
+
+    order: links on shortest paths, those nearest to the root first. inner, outer: [L], the ends of links, the one
+    nearer to the root and the other. load: [L]. worst: [D], 0 before; the largest load. after: [D], -1 before; the link
+    towards the root.
+    """
+    for link in order:
+        device = outer[link]
+        largest = max(load[link], worst[inner[link]])
+        if after[device] < 0 or largest < worst[device]:
+            after[device], worst[device] = link, largest

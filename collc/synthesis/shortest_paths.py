@@ -18,7 +18,7 @@ from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
-from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, send
+from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, least_loaded, send
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions, ranges
@@ -28,6 +28,9 @@ from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
 TREES: Final = 64
 """Trees of shortest paths that are searched at a time; it bounds the memory of their distances."""
+
+ROUNDS: Final = 64
+"""Rounds in which chunks of a gather or scatter choose among shortest paths, at most, and its roots."""
 
 MOST_HOPS: Final = 10_000_000
 """Transfers of a schedule, at most: 10 s of processor time and 2 GiB, so that a search that was stopped ends soon."""
@@ -44,8 +47,9 @@ def along_shortest_paths(task: Task) -> Schedule:
     parts: list[_Messages] = []
     if conditions.one_target_each and len(conditions.holders) == len(conditions):
         into = _trees(conditions, conditions.wanting_offsets, conditions.wanting)
-        if into.max(initial=-1) < trees.max(initial=-1):  # as in a gather: the tree of each receiver, backwards
-            parts, trees = _messages_into(conditions, into), trees[:0]
+        gathers = int(into.max(initial=-1)) < int(trees.max(initial=-1))
+        if gathers or trees.max(initial=-1) < ROUNDS:
+            parts, trees = _messages_of_pairs(conditions, into if gathers else trees, gathers), trees[:0]
     offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
     for low in range(0, len(offsets) - 1, TREES):
         rows = order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]]
@@ -150,28 +154,47 @@ def _messages(conditions: Conditions, trees: Int32Array, rows: Int32Array) -> _M
     )
 
 
-def _messages_into(conditions: Conditions, trees: Int32Array) -> list[_Messages]:
-    """The messages of all rows, each with one holder and one receiver. trees: int32[rows], by receiver and size."""
+def _messages_of_pairs(conditions: Conditions, trees: Int32Array, gathers: bool) -> list[_Messages]:
+    """The messages of all rows, each with one holder and one receiver, in rounds: in each, every device has one of its
+    shortest paths to the root, on which the largest load so far is the least.
+
+    trees: int32[rows], by root and size. gathers: whether the roots are the receivers.
+    """
     network, parts = conditions.task.network, list[_Messages]()
+    inner, outer = (network.target, network.source) if gathers else (network.source, network.target)
+    roots, leaves = (conditions.wanting, conditions.holders) if gathers else (conditions.holders, conditions.wanting)
     offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
+    rounds = max(1, min(ROUNDS, MOST_HOPS // (len(offsets) * max(1, network.link_count))))
+    compile_it = runs_compiled(least_loaded, STEP_TIME * len(offsets) * rounds * network.link_count)
+    choose, load = version_of(least_loaded, compile_it), np.zeros(network.link_count, np.int64)
+    graph, direction = (Digraph.of(network), 1) if gathers else (Digraph.of(network).reverse(), -1)
+    ends = tuple(numbers(end.astype(np.int64), compile_it) for end in (inner, outer))
     for low, high in pairwise(offsets.tolist()):
-        rows = order[low:high]
-        length = np.maximum(1, conditions.clock.total[network.kind, int(conditions.column[rows[0]])])
-        target = conditions.wanting[rows[:1]]
-        distance = distances_to(Digraph.of(network), length, target)[0]
-        if bool((distance[conditions.holders[rows]] >= UNREACHABLE).any()):
+        rows, column = order[low:high], int(conditions.column[order[low]])
+        length = np.maximum(1, conditions.clock.total[network.kind, column])
+        distance = distances_to(graph, length, roots[rows[:1]])[0]
+        if bool((distance[leaves[rows]] >= UNREACHABLE).any()):
             conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size
-        _check_hops(sum(len(part.link) for part in parts) + len(rows))
-        tight = np.flatnonzero(distance[network.source] == distance[network.target] + length)
-        after = np.full(network.device_count, -1, np.int64)
-        after[network.source[tight[::-1]]] = tight[::-1]
-        walks, links, device = [rows], [after[conditions.holders[rows]]], rows[:0]
-        while len(device := network.target[links[-1]]) and bool((under := device != target).any()):
-            walks.append(walks[-1][under])
-            links.append(after[device[under]])
-            _check_hops(sum(map(len, links)))
-        parts.append(_Messages.of_walks(network, np.concatenate(walks), np.concatenate(links)))
+        tight = np.flatnonzero((distance[inner] < UNREACHABLE) & (distance[outer] == distance[inner] + length))
+        tight = numbers(tight[np.argsort(distance[outer[tight]], kind="stable")], compile_it)
+        for some in (rows[first::rounds] for first in range(min(rounds, len(rows)))):
+            after = numbers(np.full(network.device_count, -1), compile_it)
+            choose(tight, ends[0], ends[1], numbers(load, compile_it), zeros(network.device_count, compile_it), after)
+            walk, links = _walks(np.asarray(after), inner, leaves[some], int(roots[rows[0]]))
+            load += np.bincount(links, minlength=len(load)) * conditions.clock.busy[network.kind, column]
+            parts.append(_Messages.of_walks(network, some[walk][::direction], links[::direction]))
+            _check_hops(sum(len(part.link) for part in parts))
     return parts
+
+
+def _walks(after: Int64Array, inner: Int32Array, start: Int32Array, root: int) -> tuple[Int64Array, Int64Array]:
+    """(walks, links), int64 each: from each start to the root. after: int64[devices], the link towards it."""
+    walks, links = [np.arange(len(start))], [after[start]]
+    while len(device := inner[links[-1]]) and bool((under := device != root).any()):
+        walks.append(walks[-1][under])
+        links.append(after[device[under]])
+        _check_hops(sum(map(len, links)))
+    return np.concatenate(walks), np.concatenate(links)
 
 
 def _links_into(conditions: Conditions, rows: Int32Array) -> Int64Array:

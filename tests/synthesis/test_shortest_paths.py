@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
@@ -18,6 +20,7 @@ from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.shortest_paths import along_shortest_paths, tree_count
 from collc.synthesis.task import Effort, WorkMeter
+from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
@@ -84,6 +87,21 @@ def test_a_gather_takes_one_search_and_the_time_of_a_scatter(net: Network, time:
         assert verify_schedule(built).ok
         if trees == 1:
             assert lower_bound(net, module.demand, module.model).time <= built.collective_time() <= time * 2_000_000
+
+
+@pytest.mark.parametrize(("make", "most"), [(support.gather, 0), (support.scatter, 9)])
+def test_chunks_are_divided_among_shortest_paths(make: Callable[[list[int], int, int], Demand], most: int) -> None:
+    """Half of the chunks of a gather enter the corner of a mesh over each of its links, without a pause."""
+    net = support.grid(6, 6)
+    module = Module("m", net, make(list(range(36)), 1000, 1), LinkModel.STORE)
+    built = join(solve(module, along_shortest_paths))
+    assert built.schedule is not None
+    assert verify_schedule(built).ok
+    link = built.schedule.transfers.link
+    at_corner = np.bincount(link[(net.target[link] == 0) | (net.source[link] == 0)])
+    assert sorted(at_corner[at_corner > 0].tolist()) == [17, 18]
+    bound = lower_bound(net, module.demand, module.model).time
+    assert built.collective_time() <= bound * (18 + most) // 18
 
 
 def bytes_of(seed: int) -> tuple[bytes, ...]:

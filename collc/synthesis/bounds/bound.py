@@ -103,7 +103,7 @@ class _ReachTimes:
         offsets, links = self._network.out_links
         degrees = offsets[npus + 1] - offsets[npus]
         ends = np.full(len(npus), -1, np.int64)
-        for degree in np.unique(degrees):
+        for degree in np.unique(degrees[degrees > 0]):
             alike = np.flatnonzero(degrees == degree)
             own = links[offsets[npus[alike], None] + np.arange(degree)]
             lag = self._distance[rows[alike, None], self._network.target[own]]
