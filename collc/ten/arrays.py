@@ -60,9 +60,8 @@ def find_keys(keys: Int64Array, wanted: Int64Array) -> tuple[Int64Array, BoolArr
     if not len(keys):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
     position = np.empty(len(wanted), np.int64)
-    order = np.argsort(
-        wanted
-    )  # a fifth of the time for millions, since a search finds the last one's keys in the cache
+    # Sorted ones take a fifth of the time if there are millions: a search finds the keys of the last one in the cache.
+    order = np.argsort(wanted)
     position[order] = np.minimum(np.searchsorted(keys, wanted[order]), len(keys) - 1)
     return position, keys[position] == wanted
 
