@@ -288,7 +288,7 @@ def test_files_after_a_stopped_search_are_not_made_again_to_be_faster(
         return stuck() if stopped else along_shortest_paths(task)
 
     replace_tacos(monkeypatch, plan)
-    mesh = RING.replace("ring(6, bandwidth", "mesh2d(3, 3, bandwidth").replace("6MB", "9MB")
+    mesh = RING.replace("ring(6, bandwidth", "mesh2d(4, 4, bandwidth").replace("6MB", "9MB")
     phases: list[str] = []
     settings = Settings(output=tmp_path, time_limit=0.05 if stopped else None, synthesizer="tacos", emit=("msccl",))
     callbacks = Callbacks(progress=lambda _share, phase: phases.append(phase))
