@@ -160,7 +160,7 @@ def _messages_of_pairs(conditions: Conditions, trees: Int32Array, gathers: bool)
 
     trees: int32[rows], by root and size. gathers: whether the roots are the receivers.
     """
-    network, parts = conditions.task.network, list[_Messages]()
+    network, parts, hops = conditions.task.network, list[_Messages](), 0
     inner, outer = (network.target, network.source) if gathers else (network.source, network.target)
     roots, leaves = (conditions.wanting, conditions.holders) if gathers else (conditions.holders, conditions.wanting)
     offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
@@ -183,7 +183,8 @@ def _messages_of_pairs(conditions: Conditions, trees: Int32Array, gathers: bool)
             walk, links = _walks(np.asarray(after), inner, leaves[some], int(roots[rows[0]]))
             load += np.bincount(links, minlength=len(load)) * conditions.clock.busy[network.kind, column]
             parts.append(_Messages.of_walks(network, some[walk][::direction], links[::direction]))
-            _check_hops(sum(len(part.link) for part in parts))
+            hops += len(links)
+            _check_hops(hops)
     return parts
 
 

@@ -457,7 +457,7 @@ def test_swarm_is_likely_the_best_where_few_have_what_goes_through_switches():
 
 
 def test_damaged_clusters_are_repaired_before_trees_are_grown():
-    """Trees take more work than all else there, and no schedule was shorter."""
+    """Trees take more work than all else there; they have turns, but not those of likely candidates."""
     text = """
         import std.clusters
         import std.collectives

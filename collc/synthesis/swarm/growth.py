@@ -11,6 +11,7 @@ GPU of each node, before others of nodes that NVLink is about to serve.
 from __future__ import annotations
 
 from heapq import heappop, heappush, heapreplace
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from collc.synthesis.conditions import Conditions
 from collc.synthesis.task import Effort
 from collc.ten.schedule import Transfers
 
-MESSAGE_WORK = 10
+MESSAGE_WORK: Final = 10
 """Work of the search for a message, beside a unit for each link that it looks at."""
 
 Message = tuple[int, tuple[int, ...]]

@@ -92,7 +92,7 @@ def reroute(repair: Repair, network: Network, whole: Network, part: PlanPart) ->
         return None
     load, lengths, links = np.asarray(columns[2], np.int64), *columns[-2:]
     parts = np.split(np.asarray(links, np.int64), np.cumsum(lengths))
-    routes = {key: part.tolist() for key, part in zip(keys.tolist(), parts[:-1], strict=True)}
+    routes = {key: route.tolist() for key, route in zip(keys.tolist(), parts[:-1], strict=True)}
     return NewRoutes(routes, part.since + int(load[:-1].max()))
 
 
@@ -125,7 +125,8 @@ def list_blocks(
     """
     rows, count = repair.rows, repair.count
     image = translations_of(part.rows, count)
-    row, element = np.divmod(image[~find_keys(repair.dropped_rows(), image)[1]], count)
+    position, is_there = find_keys(image, repair.dropped_rows())
+    row, element = np.divmod(np.delete(image, position[is_there]), count)
     element = element.astype(np.int32)
     new = [(*divmod(key, count), link, hop) for key, route in routes.links.items() for hop, link in enumerate(route)]
     added = np.array(new, np.int64).reshape(-1, 4)
