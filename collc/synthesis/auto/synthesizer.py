@@ -11,8 +11,8 @@ along shortest paths if all others are given up.
 
 Nothing is tried that could not be shorter: the search ends at the lower bound. From the turn on that finds the first
 schedule, all candidates together take at most three times the work in which the best one was found, and SPARE_WORK;
-less if that is near its bound; the search that leads, those likely the best, and all if the best schedule takes over
-GROWTH^3 times the bound, GROWTH^2 times SPARE_WORK. The notes say what was given up.
+less if that is near its bound; the search that leads, and those likely the best that have no schedule yet, GROWTH^2
+times SPARE_WORK. The notes say what was given up.
 """
 
 from __future__ import annotations
@@ -239,9 +239,8 @@ class _Search:
         if gain <= 0 or others_plan_each_part or turns.is_spare > best.is_spare:
             return 0
         share = min(Fraction(1), GROWTH**2 * gain)
-        is_poor = best.time > GROWTH**3 * self.bound().time
-        is_likely = share == 1 and (turns is best or turns.candidate.ahead > 1 or is_poor)
-        more = share * (2 * best.useful + spare * (GROWTH**2 if is_likely else 1))
+        may_lead = turns is best or (turns.built is None and turns.candidate.ahead > 1)
+        more = share * (2 * best.useful + spare * (GROWTH**2 if share == 1 and may_lead else 1))
         left = best.useful + int(more) + self.in_vain - self.spent
         return left if self.most is None else min(left, self.most - self.spent)
 
