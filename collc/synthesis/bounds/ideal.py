@@ -235,9 +235,7 @@ def longest_by_first(network: Network, cost: Int64Array) -> int:
     return sum(int(distances_to(each, length, npus[:1])[0, npus].max()) for each in (graph, graph.reverse()))
 
 
-def distances_from_npus(
-    network: Network, cost: Int64Array, traffic: list[Traffic]
-) -> tuple[Int32Array, Int64Array]:
+def distances_from_npus(network: Network, cost: Int64Array, traffic: list[Traffic]) -> tuple[Int32Array, Int64Array]:
     """(sources int32; distances int64[sources, devices], picoseconds), from all NPUs. If PATH_WORK does not allow this,
     from one of each class that neither links nor traffic tell apart, or else as many as it allows.
 
