@@ -92,9 +92,9 @@ class _AllToAllTraffic:
 
     def roles(self) -> NDArray[np.uint64]:
         """See _TableTraffic."""
-        found = np.zeros(int(self.group.max()) + 1, np.uint64)
-        found[self.group] = mix_bits(np.array([len(self.group), self.chunks, self.size], np.uint64)).sum()
-        return found
+        colour = np.zeros(int(self.group.max()) + 1, np.uint64)
+        colour[self.group] = mix_bits(np.array([len(self.group), self.chunks, self.size], np.uint64)).sum()
+        return colour
 
     def shared_chunks(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
         """See _TableTraffic. None: each chunk has its own two ends, and the bounds of paths and loads suffice."""
@@ -177,11 +177,11 @@ class _TableTraffic:
         others.
         """
         row = mix_bits(mix_bits(self._counts.astype(np.uint64)) + (self._size * 2 + self._reduced).astype(np.uint64))
-        of_set, found = np.zeros(len(self._sets), np.uint64), np.zeros(self._devices, np.uint64)
+        of_set, colour = np.zeros(len(self._sets), np.uint64), np.zeros(self._devices, np.uint64)
         np.add.at(of_set, self._pre, mix_bits(row + mix_bits(self._post.astype(np.uint64))))
         np.add.at(of_set, self._post, mix_bits(row - mix_bits(self._pre.astype(np.uint64))))
-        np.add.at(found, self._sets.members, np.repeat(of_set, self._sets.sizes))
-        return found
+        np.add.at(colour, self._sets.members, np.repeat(of_set, self._sets.sizes))
+        return colour
 
     def _all_members(self, column: Int64Array) -> Int32Array:
         """int32: the members of all sets of a column, each once."""
