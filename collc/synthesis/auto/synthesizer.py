@@ -30,6 +30,7 @@ from collc.base.units import format_time
 from collc.synthesis.auto.bundles import Bundles
 from collc.synthesis.auto.candidates import GIVEN_UP, LAST_RESORT, Candidate, candidates
 from collc.synthesis.auto.group_parts import by_group
+from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoints import refuse_buffers
@@ -65,13 +66,15 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
         refuse_buffers(module.network)
     bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
     search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
-    if module.schedule is None and (module.demand.chunk_count > MOST_LISTED_CHUNKS or search.is_too_long):
+    many = search.is_too_long or module.demand.chunk_count > MOST_LISTED_CHUNKS
+    if many and ProblemKind(module).is_symmetric:
         from collc.synthesis.symmetric import factored_schedule
 
         schedule = factored_schedule(module, effort)
         if schedule is not None:
             notes = (*module.notes, f"auto: chose symmetric; the others would list at least {search.least:,} transfers")
             return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
+        check_transfer_count(search.least, most_listed(effort))
     try:
         search.run()
     except OutOfTime:
