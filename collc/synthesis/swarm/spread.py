@@ -167,7 +167,7 @@ class Spread:
         first_links = [links[0] for links in paths.links]
         hops = max(map(len, paths.links), default=0)
         listed: Tables = {name: np.fromiter(table, np.int64).tolist() for name, table in tables.items()}
-        events, head, nodes = self._reserved(listed)
+        events, head, nodes = self._chains(listed)
         listed = {**listed, "head": head}
         return _PathTables(
             listed,
@@ -306,8 +306,8 @@ class Spread:
         later = ((time, device * self._count + order[row]) for time, device, row in self._problem.later)
         return list(chain.from_iterable(sorted({*later, *paths.events})))
 
-    def _reserved(self, tables: Tables) -> tuple[list[tuple[int, int]], list[int], list[int]]:
-        """What is reserved: the events when it ends; the first node of each chain, and the nodes."""
+    def _chains(self, tables: Tables) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+        """The chains of what is reserved: events when it ends; the first node of each chain, and all nodes."""
         problem, first, ends = self._problem, tables["offset_first"], tables["offset"]
         links, woken_first, woken = len(first) - 1, tables["woken_first"], tables["woken"]
         events: set[tuple[int, int]] = set()
