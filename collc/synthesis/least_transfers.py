@@ -50,7 +50,7 @@ def _further_hops(network: Network, run: Run, most: int) -> int:
 
 def _pairs(run: Run) -> tuple[bool, Int32Array, list[Int32Array]]:
     """(whether the roots are receivers, the roots, for each its other NPUs) of the chunks that one NPU has and one
-    other wants; the roots are at the end where they are fewer.
+    other wants; the roots are at the end that has fewer of them.
     """
     table = run.pattern.expand()
     single = np.flatnonzero((table.sets.sizes[table.pre] == 1) & (table.sets.sizes[table.post] == 1))
