@@ -42,8 +42,7 @@ def _further_hops(network: Network, run: Run, most: int) -> int:
     while low < len(roots) and times * hops <= most:
         some = slice(low, 2 * low + 1)
         for distance, ends in zip(distances_to(graph, ones, roots[some]), others[some], strict=True):
-            far = distance[ends]
-            hops += int(far[far < UNREACHABLE].sum()) - len(ends)
+            hops += int(distance[ends[distance[ends] < UNREACHABLE]].sum()) - len(ends)
         low = 2 * low + 1
     return times * hops
 
