@@ -96,7 +96,8 @@ def candidates(
 
 def _along_shortest_paths(free: Module, meter: WorkMeter) -> Module:
     _add_whole(meter, TRANSFER_WORK * free.demand.pair_count)
-    _add_whole(meter, tree_count(free.demand) * free.network.link_count // COMPILED_TIMES)
+    links = free.network.link_count
+    _add_whole(meter, tree_count(free.demand, links) * links // COMPILED_TIMES)
     return solve(free, along_shortest_paths)
 
 
