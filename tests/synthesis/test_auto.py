@@ -498,7 +498,7 @@ WIDE = Module("m", switched(100), broadcast(list(range(100)), 1000), LinkModel.S
 
 
 def test_a_search_that_may_not_find_any_schedule_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collc.synthesis.auto.synthesizer.SPARE_WORK", 1)
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.SPARE_WORK", 2)
     with pytest.raises(CollcError, match="it takes more work than the search has left"):
         auto(WIDE, Effort())
     members = list(range(1_000))
