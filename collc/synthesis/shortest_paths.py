@@ -21,7 +21,7 @@ from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
 from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, least_loaded, send
 from collc.synthesis.conditions import Conditions, conditions_of
-from collc.synthesis.task import Task
+from collc.synthesis.task import COMPILED_TIMES, Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions, ranges
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -70,7 +70,7 @@ def tree_count(demand: Demand, links: int) -> int:
     holders, receivers = (len(np.unique(end)) for end in (first, last))
     roots = min(holders, receivers)
     in_rounds = receivers < holders or roots <= ROUNDS
-    return roots * (1 + 2 * _rounds(roots, links) * in_rounds)
+    return roots * (1 + 2 * _rounds(roots, links) * in_rounds // COMPILED_TIMES)  # a look takes 10 ns
 
 
 def _check_hops(hops: int) -> None:

@@ -80,9 +80,9 @@ def test_messages_of_a_switch_follow_each_other() -> None:
 @pytest.mark.parametrize(("net", "time"), [(support.switched(8, KIND), 8), (support.ring(8, KIND), 7)])
 def test_a_gather_takes_one_search_and_the_time_of_a_scatter(net: Network, time: int) -> None:
     """Never longer than the chunks one after another over the last link, or over all links of a ring in turn."""
-    for make, trees in ((support.gather, 1), (support.scatter, 1), (support.all_to_all, 8)):  # beside those of rounds
+    for make, trees in ((support.gather, 1), (support.scatter, 1), (support.all_to_all, 8)):
         module = Module("m", net, make(list(range(8)), 1000, 1), LinkModel.STORE)
-        assert tree_count(module.demand, net.link_count) == trees * (1 + 2 * shortest_paths.ROUNDS)
+        assert tree_count(module.demand, net.link_count) == trees * (1 + 2 * 64 // 6)
         built = join(solve(module, along_shortest_paths))
         assert verify_schedule(built).ok
         if trees == 1:

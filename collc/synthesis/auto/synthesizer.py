@@ -182,7 +182,8 @@ class _Search:
         not.
         """
         demand, last = self.module.demand, self.effort.experience or Experience()
-        known, most = candidates(self.module, self.effort, self.bound, self.synthesizers, self._plan_part), 2
+        most, given = 2, (self.module, self.effort, self.bound, self.synthesizers, self._plan_part)
+        known = candidates(*given, self.least)
         if self.is_too_long:
             known = [candidate for candidate in known if candidate.name == "symmetric"]
         divided = by_group(self.module, self._plan_part)
