@@ -62,7 +62,7 @@ def along_shortest_paths(task: Task) -> Schedule:
 
 
 def tree_count(demand: Demand, links: int) -> int:
-    """How many trees of shortest paths are searched for a demand, at most, with those of rounds. links: of the network."""
+    """How many trees of shortest paths are searched, at most, with those of rounds. links: their number."""
     table = demand.chunks
     first, last = (table.pre, table.post) if bool((table.op == Op.COPY).all()) else (table.post, table.pre)
     if not bool((table.sets.sizes[last] == 1).all()):
