@@ -119,7 +119,7 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     """The least, over partitions of the members, of the sum of the flows out of the parts / 2 (parts - 1).
 
     The flow out of a part is the largest to all members outside it. Before a member has the sum, all other parts have
-    sent a partial of it; from then on all other parts must receive it. The least over all partitions is found in
+    sent a partial of it; from then on all other parts must receive it. The least over all partitions is least in
     polynomial time: Newton's method, and for each rate a Dilworth truncation; first of sets of vertices, if wide edges
     join some. Not valid if vertices that are no members add up or copy. Raises ValueError as gather_rate does.
     """
@@ -129,10 +129,10 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
         between = label[graph.source] != label[graph.target]
         ends = (label[each[between]].astype(np.int32) for each in (graph.source, graph.target))
         few, number = np.unique(label[list(members)], return_inverse=True)
-        found = _least_rate(Digraph(int(label.max()) + 1, *ends), capacity[between], few.tolist())
-        if 2 * found.rate <= width:
+        least = _least_rate(Digraph(int(label.max()) + 1, *ends), capacity[between], few.tolist())
+        if 2 * least.rate <= width:
             rows: list[int] = number.tolist()
-            return ReduceRate(found.rate, tuple(found.parts[row] for row in rows))
+            return ReduceRate(least.rate, tuple(least.parts[row] for row in rows))
     return _least_rate(graph, capacity, members)
 
 

@@ -281,11 +281,8 @@ def _largest_chunk(run: Run) -> int:
 
 def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     best = 0
-    for inside in chain(npu_sets(fluid), narrow_sets(fluid, demand)):
-        time = fluid.time_into(inside, best)
-        if time > best:
-            best = time
-            yield Bound(time, name_of_links_into(fluid.network, inside))
+    for inside, best in fluid.times_into(chain(npu_sets(fluid), narrow_sets(fluid, demand))):
+        yield Bound(best, name_of_links_into(fluid.network, inside))
     yield from _slot_bounds(fluid)
     for run in searched_runs(fluid, demand):
         yield from partition_bounds(fluid, run)
