@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
-from collc.synthesis.bounds.fluid import Fluid, surely_takes_less
+from collc.synthesis.bounds.fluid import fluid_of, fluid_of_chunks, surely_takes_less
 from collc.synthesis.bounds.ideal import (
     PATH_WORK,
     distances_from_npus,
@@ -44,7 +44,7 @@ from collc.synthesis.bounds.timing import (
     parts_of,
     slot_classes,
 )
-from collc.synthesis.bounds.traffic import Traffic, stacks, traffic_of
+from collc.synthesis.bounds.traffic import Traffic, stacks
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
 from collc.ten.demand import Demand
@@ -59,7 +59,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
     """
     if network.link_count > PATH_WORK:
         return
-    largest = -1
+    largest, shared = -1, [*chain.from_iterable(part.shared_chunks() for part in traffic)]
     for backward, name in (
         (False, "the links out of {} and the path to {}"),
         (True, "the links into {} and the path from {}"),
@@ -70,7 +70,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         row[ends] = np.arange(len(ends))
         delivery = _ReachTimes(directed, times, distance)
         pairs: dict[bytes, tuple[Int64Array, list[tuple[Int32Array, Int32Array]]]] = {}
-        for holders, wanting, counts in chain.from_iterable(part.shared_chunks() for part in traffic):
+        for holders, wanting, counts in shared:
             if not bool((row[min(holders, wanting, key=len)] >= 0).any()):
                 continue
             some = [npus[row[npus] >= 0] for npus in (holders, wanting)]
@@ -158,10 +158,11 @@ def _largest(sorts: Iterator[_Bounds], known_time: int | None) -> Bound:
 
 def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel) -> Iterator[_Bounds]:
     """All sorts of bounds, the quick ones first. chunks: as in `traffic_of`."""
-    sizes, traffic = traffic_of(demand, chunks)
-    if not len(sizes) or not network.link_count:
+    fluid = fluid_of(network, demand) if chunks is None else fluid_of_chunks(network, demand, chunks)
+    if fluid is None:
         return
-    times, fluid = TransferTimes.of(network, sizes, model), Fluid.of(network, sizes, traffic)
+    sizes, traffic = fluid.sizes, fluid.traffic
+    times = TransferTimes.of(network, sizes, model)
     problem = _BoundProblem(network, traffic, times, Delays.without_lags(network))
     yield partial(_crossing_bounds, problem, npu_sets(fluid))
     for size in sorted({0, len(sizes) - 1}):
@@ -173,7 +174,7 @@ def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: 
     yield partial(_load_bound, problem)
     yield lambda _: reach_bounds(network, traffic, times)
     yield lambda _: _slot_bounds(problem)
-    yield partial(_crossing_bounds, problem, narrow_sets(fluid, demand))
+    yield lambda known: _crossing_bounds(problem, iter(narrow_sets(fluid, demand)), known)
 
 
 @dataclass(frozen=True, eq=False)

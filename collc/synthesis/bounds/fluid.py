@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds.timing import Delays, links_between, slots_for_each
-from collc.synthesis.bounds.traffic import Traffic, stacks
-from collc.ten.arrays import BoolArray, Int64Array, unique_rows
+from collc.synthesis.bounds.traffic import Traffic, stacks, traffic_of
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
+from collc.ten.demand import Demand
 from collc.ten.network import Network
 
 T = TypeVar("T")
@@ -213,6 +214,18 @@ class Fluid:
         """0 and the bytes a second of some links."""
         kinds: list[int] = self.network.kind[links].tolist()
         return [Fraction(0), *(self.rates[kind] for kind in kinds)]
+
+
+@lru_cache(maxsize=2)  # the bounds of given chunks and the ideal ask for the same one
+def fluid_of(network: Network, demand: Demand) -> Fluid | None:
+    """What must move for a demand; None if nothing can. Raises ValueError as `Fluid.of`."""
+    return fluid_of_chunks(network, demand, None)
+
+
+def fluid_of_chunks(network: Network, demand: Demand, chunks: Int32Array | None) -> Fluid | None:
+    """What must move for some chunks of a demand; the rest as in `fluid_of`. chunks: as in `traffic_of`."""
+    sizes, traffic = traffic_of(demand, chunks)
+    return Fluid.of(network, sizes, traffic) if len(sizes) and network.link_count else None
 
 
 def surely_takes_less(amount: float, time: int, rate: float) -> bool:
