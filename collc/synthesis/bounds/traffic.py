@@ -95,8 +95,8 @@ class _AllToAllTraffic:
         within = np.count_nonzero(inside[..., self.group], axis=-1, keepdims=True)
         counts = np.zeros((*inside.shape[:-1], self.size_count), np.int64)
         counts[..., [self.size]] = within * (len(self.group) - within) * self.chunks
-        one = np.ones(inside.shape[:-1], np.int64)
-        return Crossing(counts, one, one)
+        single = np.ones(inside.shape[:-1], np.int64)
+        return Crossing(counts, single, single)
 
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """See _TableTraffic."""
