@@ -153,7 +153,7 @@ def least_work(problem: ForestProblem) -> int:
     candidate takes less.
     """
     translations = find_translations(problem.network) if problem.is_uniform else None
-    roots = np.count_nonzero(problem.demand) if translations is None else len(translations.orbits)
+    roots = int(np.count_nonzero(problem.demand)) if translations is None else len(translations.orbits)
     return roots * _edges_of_tree(problem)
 
 
