@@ -19,18 +19,19 @@ NEVER = 1 << 62
 
 Layout = namedtuple(
     "Layout",
-    "count present end moves near onwards tried width room mirror "
+    "count present end moves near onwards tried width room mirror keys "
     "sizes strides index images class_of taken window class_bounds idle busy dropped_bounds dropped added_bounds added "
     "opposite weak alive steps number_of windows rank by_rank move_routes route_bounds route_class route_element "
-    "nearest onward since parent target move_of lacks known fastest queue_at queue_end left route links start table "
-    "size low high",
+    "nearest onward since parent target move_of "
+    "chunk owner closed lack_bounds lack_element lack_message hold_bounds hold_element hold_since send_on begin_bounds "
+    "begin_element lacks known fastest queue_at queue_end left route links start table size low high",
 )
 """Numbers, and where the arrays begin that are one behind the other in the memory of a kernel.
 
 count: of elements. present: of links that are not missing, whose numbers are lower. end: of the plan. moves, near,
 onwards: lengths of `steps`, `nearest` and `onward`. tried: how many moves are tried at first. width: links of a route
 at most. room: places for gaps. mirror: a time, and `opposite` the opposite of each link: whatever takes a link takes
-its opposite too, backwards in time from then on; -1 for none.
+its opposite too, backwards in time from then on; -1 for none. keys: how many chunks some elements lack.
 
 sizes, strides: of the axes. index: [axes * elements], of each element along each axis. images: [classes * elements],
 the link to which each element takes the first one of each class. class_of, taken, window: of each link. class_bounds,
@@ -44,6 +45,11 @@ the fastest, and the move of each place. move_routes: the first route of each mo
 route_element: the links of each route from element 0 (CSR).
 nearest: the fastest moves. onward: those that are tried from who has got a chunk. since: [parts * elements], when each
 has each chunk in the plan, -1 for never. parent, target, move_of: of each message.
+
+Of chunks that some elements lack: chunk, owner; lack_element, lack_message: who lacks it, and the message that is lost
+(CSR); closed: whether only those have it that got it otherwise than in the plan, which hold_element and hold_since list
+(CSR). send_on: the move by which the only holder will send the chunk on, and begin_element: from where it may rather
+come, if that delays nothing (CSR).
 
 For one chunk, of each element: lacks, the message that it lacks or -1; known, since when it has got the chunk or -1;
 fastest, the time of the fastest move to it from one that has got the chunk; queue_at, queue_end, the moves from it that

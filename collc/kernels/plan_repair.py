@@ -12,17 +12,6 @@ from collections import namedtuple
 from collc.kernels.compiled import without_references
 from collc.kernels.link_gaps import NEVER, Layout, Memory, earliest_arrival, reserve_links
 
-SpreadKeys = namedtuple(
-    "SpreadKeys",
-    "chunk owner closed lack_bounds lack_element lack_message hold_bounds hold_element hold_since onward begin_bounds "
-    "begin_element",
-)
-"""Chunks that some elements lack. closed: whether only those have it that got it otherwise than in the plan (hold).
-
-onward: the move by which the only holder will send the chunk on, and begin_element: from where it may rather come, if
-that delays nothing.
-"""
-
 Sends = namedtuple("Sends", "key sender route arrival starts")
 """What is sent: key, sender, route, arrival, and the starts on each link, a row of as many as a route has at most."""
 
@@ -122,7 +111,6 @@ def _ask(
     at: Layout,
     memory: Memory,
     wider: int,
-    keys: SpreadKeys,
     number: int,
     offers: list[tuple[int, int, int, int]],
 ) -> None:
@@ -132,9 +120,9 @@ def _ask(
     those that are tried, 2 for all.
     """
     most = 1 if wider == 0 else at.tried if wider == 1 else at.moves
-    chunk, owner, count = keys.chunk[number], keys.owner[number], at.moves
-    for place in range(keys.lack_bounds[number], keys.lack_bounds[number + 1]):
-        target, message = keys.lack_element[place], keys.lack_message[place]
+    chunk, owner, count = memory[at.chunk + number], memory[at.owner + number], at.moves
+    for place in range(memory[at.lack_bounds + number], memory[at.lack_bounds + number + 1]):
+        target, message = memory[at.lack_element + place], memory[at.lack_message + place]
         if memory[at.lacks + target] < 0:
             continue
         own = memory[at.move_of + message]
@@ -162,7 +150,6 @@ def _ask(
 def _offer_more(
     at: Layout,
     memory: Memory,
-    keys: SpreadKeys,
     number: int,
     sender: int,
     most: int,
@@ -175,8 +162,8 @@ def _offer_more(
         if memory[at.left] < at.onwards:
             ranks = [0]
             ranks.pop()
-            for place in range(keys.lack_bounds[number], keys.lack_bounds[number + 1]):
-                target = keys.lack_element[place]
+            for place in range(memory[at.lack_bounds + number], memory[at.lack_bounds + number + 1]):
+                target = memory[at.lack_element + place]
                 move = (
                     memory[at.number_of + minus(at, memory, target, sender)] if memory[at.lacks + target] >= 0 else -1
                 )
@@ -192,7 +179,7 @@ def _offer_more(
         memory[at.queue_at + sender] += 1
         target = add(at, memory, sender, memory[at.steps + move])
         if memory[at.lacks + target] >= 0:
-            arrival = _offer(at, memory, 1, keys.chunk[number], keys.owner[number], sender, target, move)
+            arrival = _offer(at, memory, 1, memory[at.chunk + number], memory[at.owner + number], sender, target, move)
             if arrival >= 0:
                 heapq.heappush(offers, (arrival, target, sender, move))
                 most -= 1
@@ -201,7 +188,6 @@ def _offer_more(
 def _begin_elsewhere(
     at: Layout,
     memory: Memory,
-    keys: SpreadKeys,
     number: int,
     sends: Sends,
     done: int,
@@ -209,9 +195,9 @@ def _begin_elsewhere(
     """Let a sum begin in another element than its only holder, which has less to pass on, if it gets to the holder in
     time to be sent on; returns how much was sent so far.
     """
-    for place in range(keys.begin_bounds[number], keys.begin_bounds[number + 1]):
-        holder, element = keys.hold_element[keys.hold_bounds[number]], keys.begin_element[place]
-        if _find_fastest(at, memory, keys.onward[number], holder, 0) < 0:
+    for place in range(memory[at.begin_bounds + number], memory[at.begin_bounds + number + 1]):
+        holder, element = memory[at.hold_element + memory[at.hold_bounds + number]], memory[at.begin_element + place]
+        if _find_fastest(at, memory, memory[at.send_on + number], holder, 0) < 0:
             return done
         latest = memory[at.start + 0]
         arrival = _find_fastest(at, memory, memory[at.number_of + minus(at, memory, holder, element)], element, 0)
@@ -250,27 +236,26 @@ def _send(
 def _offer_first(
     at: Layout,
     memory: Memory,
-    keys: SpreadKeys,
     number: int,
     queue: list[int],
     offers: list[tuple[int, int, int, int]],
 ) -> None:
     """The first offers of a chunk: of its holders if no others have it, or else to all that lack it."""
-    if not keys.closed[number]:
-        _ask(at, memory, 0, keys, number, offers)
+    if not memory[at.closed + number]:
+        _ask(at, memory, 0, number, offers)
         return
-    for place in range(keys.hold_bounds[number], keys.hold_bounds[number + 1]):
-        _offer_more(at, memory, keys, number, keys.hold_element[place], at.tried, queue, offers)
+    for place in range(memory[at.hold_bounds + number], memory[at.hold_bounds + number + 1]):
+        _offer_more(at, memory, number, memory[at.hold_element + place], at.tried, queue, offers)
 
 
-def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Sends, done: int) -> int:
+def _spread(at: Layout, memory: Memory, number: int, sends: Sends, done: int) -> int:
     """Bring a chunk to all that lack it, each time to the one that it can reach first; returns how much was sent so
     far, -1 if one has no way or there is too little room.
     """
-    chunk, owner, wider = keys.chunk[number], keys.owner[number], 2 * keys.closed[number]
+    chunk, owner, wider = memory[at.chunk + number], memory[at.owner + number], 2 * memory[at.closed + number]
     offers, queue = [(0, 0, 0, 0)], [memory[at.onward + place] for place in range(at.onwards)]
     offers.pop()
-    _offer_first(at, memory, keys, number, queue, offers)
+    _offer_first(at, memory, number, queue, offers)
     while memory[at.left]:
         if memory[at.size] > at.room:
             return -1
@@ -278,12 +263,12 @@ def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Se
             if wider == 2:
                 return -1
             wider += 1
-            _ask(at, memory, wider, keys, number, offers)
+            _ask(at, memory, wider, number, offers)
             continue
         arrival, target, sender, move = heapq.heappop(offers)
         if memory[at.lacks + target] < 0:
             if memory[at.queue_end + sender]:
-                _offer_more(at, memory, keys, number, sender, 1, queue, offers)
+                _offer_more(at, memory, number, sender, 1, queue, offers)
             continue
         if memory[at.windows + move] > memory[at.fastest + target]:
             continue
@@ -291,7 +276,7 @@ def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Se
         widen = wider == 0 and now > at.end
         if widen:
             wider = 1
-            _ask(at, memory, wider, keys, number, offers)
+            _ask(at, memory, wider, number, offers)
         if widen or now + memory[at.weak + sender] % NEVER > arrival:
             heapq.heappush(offers, (now + memory[at.weak + sender] % NEVER, target, sender, move))
             continue
@@ -301,33 +286,33 @@ def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Se
         memory[at.left] -= 1
         memory[at.known + target] = now
         if memory[at.queue_end + sender]:
-            _offer_more(at, memory, keys, number, sender, 1, queue, offers)
-        _offer_more(at, memory, keys, number, target, at.tried, queue, offers)
+            _offer_more(at, memory, number, sender, 1, queue, offers)
+        _offer_more(at, memory, number, target, at.tried, queue, offers)
     return done
 
 
-def spread_all(at: Layout, memory: Memory, keys: SpreadKeys, sends: Sends) -> int:
+def spread_all(at: Layout, memory: Memory, sends: Sends) -> int:
     """Bring all chunks to those that lack them, in order; returns how much was sent, -1 if one has no way or there
     is too little room.
     """
     done = 0
-    for number in range(len(keys.chunk)):
-        lacking = range(keys.lack_bounds[number], keys.lack_bounds[number + 1])
-        holding = range(keys.hold_bounds[number], keys.hold_bounds[number + 1])
+    for number in range(at.keys):
+        lacking = range(memory[at.lack_bounds + number], memory[at.lack_bounds + number + 1])
+        holding = range(memory[at.hold_bounds + number], memory[at.hold_bounds + number + 1])
         for place in holding:
-            memory[at.known + keys.hold_element[place]] = keys.hold_since[place]
+            memory[at.known + memory[at.hold_element + place]] = memory[at.hold_since + place]
         for place in lacking:
-            memory[at.lacks + keys.lack_element[place]] = keys.lack_message[place]
+            memory[at.lacks + memory[at.lack_element + place]] = memory[at.lack_message + place]
         memory[at.left] = len(lacking)
-        done = _begin_elsewhere(at, memory, keys, number, sends, done)
-        done = _spread(at, memory, keys, number, sends, done)
+        done = _begin_elsewhere(at, memory, number, sends, done)
+        done = _spread(at, memory, number, sends, done)
         if done < 0:
             break
         for place in holding:
-            element = keys.hold_element[place]
+            element = memory[at.hold_element + place]
             memory[at.known + element], memory[at.queue_end + element] = -1, 0
         for place in lacking:
-            element = keys.lack_element[place]
+            element = memory[at.lack_element + place]
             memory[at.known + element], memory[at.queue_end + element], memory[at.fastest + element] = -1, 0, NEVER
     return done
 

@@ -12,25 +12,27 @@ So a repair costs what was dropped, not what was planned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from math import isqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
 from collc.kernels.link_gaps import NEVER, Layout, Memory
-from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
+from collc.kernels.plan_repair import Blocks, Routes, Sends, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.messages import Messages, Moves, csr_bounds
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, ranges
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
+
+NO_KEYS: Final = [np.empty(0, np.int64)] * 12
 
 
 class Lost(NamedTuple):
@@ -330,12 +332,11 @@ class Repair:
             _bounds_of(map(len, holders)), *np.array(held, np.int64).reshape(-1, 2).T,
             request.onward, request.begin_bounds, request.begin_element,
         )  # fmt: skip
-        spread_keys = SpreadKeys(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
         width = int(np.diff(self.moves.bounds).max(initial=1))
         most = len(keys) + len(lost.key)
         sent = [numbers(np.zeros(size, np.int64), compile_it) for size in (*[most] * 4, most * width)]
         kernel = version_of(spread_all, compile_it)
-        count = self._run(lambda at, memory: kernel(at, memory, spread_keys, Sends(*sent)), width, compile_it)
+        count = self._run(lambda at, memory: kernel(at, memory, Sends(*sent)), width, compile_it, columns)
         if count < 0:
             return None
         row, sender, route, arrival = (np.asarray(column[:count], np.int64) for column in sent[:4])
@@ -395,18 +396,28 @@ class Repair:
         self.send(chunk[number], owner[number], link, start)
         return True
 
-    def _run(self, kernel: Callable[[Layout, Memory], int], width: int, compile_it: bool) -> int:
-        """What a kernel gives with enough room for the gaps of links. width: links of a route at most."""
+    def _run(
+        self,
+        kernel: Callable[[Layout, Memory], int],
+        width: int,
+        compile_it: bool,
+        keys: Sequence[Int64Array] = NO_KEYS,
+    ) -> int:
+        """What a kernel gives with enough room for the gaps of links. width: links of a route at most. keys: columns of
+        chunks that some elements lack (`Layout`).
+        """
         room = len(self.rows) * (self.count // 4 if compile_it else 8) + self.count
         while True:
             require_for_search(16 * room, "gaps between transfers")
-            layout, memory, size = self._memory(width, room, compile_it)
+            layout, memory, size = self._memory(width, room, compile_it, keys)
             result = kernel(layout, memory)
             if memory[size] <= room:
                 return result
             room *= 4
 
-    def _memory(self, width: int, room: int, compile_it: bool) -> tuple[Layout, Memory, int]:
+    def _memory(
+        self, width: int, room: int, compile_it: bool, keys: Sequence[Int64Array]
+    ) -> tuple[Layout, Memory, int]:
         """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
         translations, moves, times, link = self.translations, self.moves, self.times, self.rows.link
         message, element = np.divmod(self.dropped, self.count)
@@ -430,7 +441,7 @@ class Repair:
             *_group_starts(sent[:, 2], sent[:, 3], links), self._opposite, self._weak,
             self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.routes, moves.bounds,
             moves.row, moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent,
-            self.messages.target, moves.move_of, nothing, nothing, np.full(self.count, NEVER), zeros, zeros,
+            self.messages.target, moves.move_of, *keys, nothing, nothing, np.full(self.count, NEVER), zeros, zeros,
             np.zeros(1), np.zeros(1),
             np.zeros(width), np.zeros(width), np.zeros(3 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
         )  # fmt: skip
@@ -438,7 +449,16 @@ class Repair:
         memory = np.zeros(int(begins[-1]), np.int64)
         for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
             memory[begin : begin + len(column)] = column
-        lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room, self._mirror
+        lengths = (
+            len(moves.steps),
+            len(moves.nearest),
+            len(moves.onward),
+            moves.tried,
+            width,
+            room,
+            self._mirror,
+            len(keys[0]),
+        )
         layout = Layout(self.count, self._links, self.end, *lengths, *begins[:-1].tolist())
         return layout, numbers(memory, compile_it), int(begins[-4])
 
@@ -447,9 +467,8 @@ def load_kernels() -> None:
     """Load or compile what repairs plans and bounds them, for a process that will do so and has the time now."""
     import_module("scipy.sparse.csgraph")
     layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
-    columns = [memory[:0]] * len(SpreadKeys._fields)
-    compile_kernel(spread_all)(layout, memory, SpreadKeys(*columns), Sends(*columns[:5]))
-    compile_kernel(exchange_all)(layout, memory, Blocks(*columns[:6]), Routes(*columns[:3]))
+    compile_kernel(spread_all)(layout, memory, Sends(*[memory[:0]] * 5))
+    compile_kernel(exchange_all)(layout, memory, Blocks(*[memory[:0]] * 6), Routes(*[memory[:0]] * 3))
 
 
 def _bounds_of(sizes: Iterable[int]) -> Int64Array:
