@@ -24,7 +24,8 @@ Layout = namedtuple(
     "opposite weak alive steps number_of windows rank by_rank move_routes route_bounds route_class route_element "
     "nearest onward since parent target move_of "
     "chunk owner closed lack_bounds lack_element lack_message hold_bounds hold_element hold_since send_on begin_bounds "
-    "begin_element lacks known fastest queue_at queue_end left route links start table size low high",
+    "begin_element lacks known fastest queue_at queue_end queue queued waiting left "
+    "route links start table size low high",
 )
 """Numbers, and where the arrays begin that are one behind the other in the memory of a kernel.
 
@@ -52,8 +53,9 @@ Of chunks that some elements lack: chunk, owner; lack_element, lack_message: who
 come, if that delays nothing (CSR).
 
 For one chunk, of each element: lacks, the message that it lacks or -1; known, since when it has got the chunk or -1;
-fastest, the time of the fastest move to it from one that has got the chunk; queue_at, queue_end, the moves from it that
-are not offered yet. left: how many lack the chunk. route, links, start: of one route. table, size, low, high: of the
+fastest, the time of the fastest move to it from one that has got the chunk; queue_at, queue_end, the moves in `queue`
+from it that are not offered yet. queued: how much of `queue` is in use. waiting: how many offers there are. left: how
+many lack the chunk. route, links, start: of one route. table, size, low, high: of the
 gaps; size: how many places are taken, more than there are if those were too few.
 """
 
@@ -93,23 +95,28 @@ def _open_link(at: Layout, memory: Memory, link: int) -> None:
             memory[at.low + place], memory[at.high + place] = low, high
             place += 1
         low, high = begin, end
-    memory[at.table + 3 * link], memory[at.table + 3 * link + 1] = first, place - first
-    memory[at.table + 3 * link + 2] = 3 * (place - first) // 2 + 4
+    memory[at.table + 4 * link], memory[at.table + 4 * link + 1] = first, place - first
+    memory[at.table + 4 * link + 2] = 3 * (place - first) // 2 + 4
     if first:
-        memory[at.size] = first + memory[at.table + 3 * link + 2]
+        memory[at.size] = first + memory[at.table + 4 * link + 2]
 
 
 @without_references
 def _gap_at(at: Layout, memory: Memory, link: int, end: int) -> int:
     """The first gap of a link that does not end before `end`."""
-    first = memory[at.table + 3 * link]
-    last = first + memory[at.table + 3 * link + 1] - 1
+    row = at.table + 4 * link
+    first = memory[row]
+    last = first + memory[row + 1] - 1
+    middle, step = min(first + memory[row + 3], last), 1
     while first < last:
-        middle = (first + last) // 2
         if memory[at.high + middle] < end:
             first = middle + 1
+            middle = min(first + step, (first + last) // 2)
         else:
             last = middle
+            middle = max(last - step, (first + last) // 2)
+        step *= 2
+    memory[row + 3] = first - memory[row]
     return first
 
 
@@ -119,7 +126,7 @@ def earliest_arrival(at: Layout, memory: Memory, hops: int, ready: int) -> int:
     arrival = ready
     for hop in range(hops):
         link = memory[at.links + hop]
-        if memory[at.table + 3 * link] == 0:
+        if memory[at.table + 4 * link] == 0:
             _open_link(at, memory, link)
         gap = _gap_at(at, memory, link, arrival + memory[at.taken + link])
         start = max(arrival, memory[at.low + gap])
@@ -136,7 +143,7 @@ def reserve_links(at: Layout, memory: Memory, hops: int) -> None:
         _reserve(at, memory, link, start)
         if at.mirror >= 0:
             opposite = memory[at.opposite + link]
-            if memory[at.table + 3 * opposite] == 0:
+            if memory[at.table + 4 * opposite] == 0:
                 _open_link(at, memory, opposite)
             _reserve(at, memory, opposite, at.mirror - start - memory[at.window + link])
 
@@ -149,8 +156,8 @@ def _reserve(at: Layout, memory: Memory, link: int, start: int) -> None:
     before, after = start - memory[at.low + gap] >= taken, memory[at.high + gap] - end >= taken
     if before and after:
         gap = _with_room(at, memory, link, gap)
-        place = memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]
-        memory[at.table + 3 * link + 1] += 1
+        place = memory[at.table + 4 * link] + memory[at.table + 4 * link + 1]
+        memory[at.table + 4 * link + 1] += 1
         while place > gap:
             memory[at.low + place] = memory[at.low + place - 1]
             memory[at.high + place] = memory[at.high + place - 1]
@@ -161,8 +168,8 @@ def _reserve(at: Layout, memory: Memory, link: int, start: int) -> None:
     elif after:
         memory[at.low + gap] = end
     else:
-        memory[at.table + 3 * link + 1] -= 1
-        for place in range(gap, memory[at.table + 3 * link] + memory[at.table + 3 * link + 1]):
+        memory[at.table + 4 * link + 1] -= 1
+        for place in range(gap, memory[at.table + 4 * link] + memory[at.table + 4 * link + 1]):
             memory[at.low + place] = memory[at.low + place + 1]
             memory[at.high + place] = memory[at.high + place + 1]
 
@@ -170,15 +177,15 @@ def _reserve(at: Layout, memory: Memory, link: int, start: int) -> None:
 @without_references
 def _with_room(at: Layout, memory: Memory, link: int, gap: int) -> int:
     """Makes room for one more gap of a link; returns the number of a gap then."""
-    first, size = memory[at.table + 3 * link], memory[at.table + 3 * link + 1]
-    if size < memory[at.table + 3 * link + 2]:
+    first, size = memory[at.table + 4 * link], memory[at.table + 4 * link + 1]
+    if size < memory[at.table + 4 * link + 2]:
         return gap
     start = memory[at.size]
     memory[at.size] += 2 * size + 4
     if memory[at.size] > at.room:
-        memory[at.table + 3 * link + 1] = 0
+        memory[at.table + 4 * link + 1] = 0
         return gap
-    memory[at.table + 3 * link], memory[at.table + 3 * link + 2] = start, 2 * size + 4
+    memory[at.table + 4 * link], memory[at.table + 4 * link + 2] = start, 2 * size + 4
     for place in range(size):
         memory[at.low + start + place] = memory[at.low + first + place]
         memory[at.high + start + place] = memory[at.high + first + place]

@@ -17,7 +17,7 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from math import isqrt
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -336,7 +336,8 @@ class Repair:
         most = len(keys) + len(lost.key)
         sent = [numbers(np.zeros(size, np.int64), compile_it) for size in (*[most] * 4, most * width)]
         kernel = version_of(spread_all, compile_it)
-        count = self._run(lambda at, memory: kernel(at, memory, Sends(*sent)), width, compile_it, columns)
+        offers: Any = np.zeros((1, 3), np.int64) if compile_it else []
+        count = self._run(lambda at, memory: kernel(at, memory, Sends(*sent), offers), width, compile_it, columns)
         if count < 0:
             return None
         row, sender, route, arrival = (np.asarray(column[:count], np.int64) for column in sent[:4])
@@ -432,7 +433,9 @@ class Repair:
         rank[moves.by_rank] = number_of[moves.steps] = np.arange(len(rank))
         axes = zip(translations.sizes, translations.strides, strict=True)
         index = np.stack([np.arange(self.count) // stride % size for size, stride in axes])
-        nothing, zeros = np.full(self.count, -1), np.zeros(self.count, np.int64)
+        nothing, zeros, onwards = np.full(self.count, -1), np.zeros(self.count, np.int64), len(moves.onward)
+        # Holders queue the moves to those that still lack a chunk, and so do the last ones that get it.
+        queue = np.append(moves.onward, np.zeros(onwards * (onwards + np.diff(keys[6]).max(initial=0))))
         columns = (
             translations.sizes, translations.strides, index.ravel(), translations.class_links.ravel(),
             translations.class_row, self.actual.taken, self.actual.window,
@@ -442,24 +445,15 @@ class Repair:
             self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.routes, moves.bounds,
             moves.row, moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent,
             self.messages.target, moves.move_of, *keys, nothing, nothing, np.full(self.count, NEVER), zeros, zeros,
-            np.zeros(1), np.zeros(1),
-            np.zeros(width), np.zeros(width), np.zeros(3 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
+            queue, *np.zeros((4, 1)),
+            np.zeros(width), np.zeros(width), np.zeros(4 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
         )  # fmt: skip
         begins = _bounds_of(map(len, columns))
         memory = np.zeros(int(begins[-1]), np.int64)
         for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
             memory[begin : begin + len(column)] = column
-        lengths = (
-            len(moves.steps),
-            len(moves.nearest),
-            len(moves.onward),
-            moves.tried,
-            width,
-            room,
-            self._mirror,
-            len(keys[0]),
-        )
-        layout = Layout(self.count, self._links, self.end, *lengths, *begins[:-1].tolist())
+        lengths = len(moves.steps), len(moves.nearest), onwards, moves.tried, width, room
+        layout = Layout(self.count, self._links, self.end, *lengths, self._mirror, len(keys[0]), *begins[:-1].tolist())
         return layout, numbers(memory, compile_it), int(begins[-4])
 
 
@@ -467,7 +461,8 @@ def load_kernels() -> None:
     """Load or compile what repairs plans and bounds them, for a process that will do so and has the time now."""
     import_module("scipy.sparse.csgraph")
     layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
-    compile_kernel(spread_all)(layout, memory, Sends(*[memory[:0]] * 5))
+    offers: Any = np.zeros((1, 3), np.int64)
+    compile_kernel(spread_all)(layout, memory, Sends(*[memory[:0]] * 5), offers)
     compile_kernel(exchange_all)(layout, memory, Blocks(*[memory[:0]] * 6), Routes(*[memory[:0]] * 3))
 
 
