@@ -2,7 +2,8 @@
 
 All transfers on a link take equally long, so a gap counts if a transfer fits in it. `low` and `high` are the begins and
 ends of gaps, those of a link one behind the other, ascending; the last gap of a link has no end. `table` says of each
-link where its gaps begin (0: nobody has asked for them yet), how many they are, and for how many there is room.
+link where its gaps begin (0: nobody has asked for them yet), how many they are, for how many there is room, and which
+of them was found last: the next search begins there, as chunks are sent in the order of their times.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from math import isqrt
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,6 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_k
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
-
-NO_KEYS: Final = [np.empty(0, np.int64)] * 12
 
 
 class Lost(NamedTuple):
@@ -402,10 +400,10 @@ class Repair:
         kernel: Callable[[Layout, Memory], int],
         width: int,
         compile_it: bool,
-        keys: Sequence[Int64Array] = NO_KEYS,
+        keys: Sequence[Int64Array | BoolArray] = (),
     ) -> int:
         """What a kernel gives with enough room for the gaps of links. width: links of a route at most. keys: columns of
-        chunks that some elements lack (`Layout`).
+        chunks that some elements lack, if any (`Layout`).
         """
         room = len(self.rows) * (self.count // 4 if compile_it else 8) + self.count
         while True:
@@ -417,7 +415,7 @@ class Repair:
             room *= 4
 
     def _memory(
-        self, width: int, room: int, compile_it: bool, keys: Sequence[Int64Array]
+        self, width: int, room: int, compile_it: bool, keys: Sequence[Int64Array | BoolArray]
     ) -> tuple[Layout, Memory, int]:
         """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
         translations, moves, times, link = self.translations, self.moves, self.times, self.rows.link
@@ -434,6 +432,7 @@ class Repair:
         axes = zip(translations.sizes, translations.strides, strict=True)
         index = np.stack([np.arange(self.count) // stride % size for size, stride in axes])
         nothing, zeros, onwards = np.full(self.count, -1), np.zeros(self.count, np.int64), len(moves.onward)
+        keys = keys or [zeros[:0]] * 12
         # Holders queue the moves to those that still lack a chunk, and so do the last ones that get it.
         queue = np.append(moves.onward, np.zeros(onwards * (onwards + np.diff(keys[6]).max(initial=0))))
         columns = (
