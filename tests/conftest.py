@@ -7,6 +7,7 @@ The same tree gives the same result: Hypothesis takes fixed examples, and no res
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """In a worker of a parallel run, share compiled kernels with the others."""
     if hasattr(config, "workerinput"):
         share_compiled_kernels()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.hookimpl(tryfirst=True)

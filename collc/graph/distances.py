@@ -60,8 +60,17 @@ def two_nearest(graph: Digraph, length: Int64Array, sources: Int32Array) -> tupl
 
 def hop_counts(graph: Digraph) -> Int32Array:
     """int32[vertices, vertices]: the fewest edges of a path to the row from the column; -1 if there is none."""
-    hops = distances_to(graph, np.ones(graph.edge_count, np.int64), np.arange(graph.vertex_count, dtype=np.int32))
-    return np.where(hops < UNREACHABLE, hops, -1).astype(np.int32)
+    count, (offsets, edges) = graph.vertex_count, graph.in_edges
+    into = np.flatnonzero(np.diff(offsets))
+    hops, step = np.full((count, count), -1, np.int32), 0
+    new = reached = np.packbits(np.eye(count, dtype=np.bool_), axis=1)  # of each vertex, from which others
+    while new.any():
+        hops[np.unpackbits(new, axis=1, count=count).view(np.bool_)] = step
+        near = np.zeros_like(reached)
+        near[into] = np.bitwise_or.reduceat(new[graph.source[edges]], offsets[into], axis=0) if len(into) else 0
+        new, step = near & ~reached, step + 1
+        reached = reached | new
+    return hops
 
 
 def hops_from(graph: Digraph, start: int) -> Int64Array:

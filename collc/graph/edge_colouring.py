@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from collc.kernels.compiled import trailing_zeros
+
 
 def largest_degree(edges: Sequence[tuple[int, int]]) -> int:
     """The most edges at one vertex. edges: as for `colour_edges`."""
@@ -44,12 +46,7 @@ def colour_edges(edges: Sequence[tuple[int, int]]) -> list[int]:
 
     for edge, (left, right) in enumerate(ends):
         if not free[left] & free[right]:
-            swap(right, _first(free[left]), _first(free[right]))
-        colour_of[edge] = _first(free[left] & free[right])
+            swap(right, trailing_zeros(free[left]), trailing_zeros(free[right]))
+        colour_of[edge] = trailing_zeros(free[left] & free[right])
         toggle(edge, colour_of[edge])
     return colour_of
-
-
-def _first(bits: int) -> int:
-    """The number of the lowest bit that is set."""
-    return (bits & -bits).bit_length() - 1

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from collc.graph.digraph import Digraph
-from collc.kernels.compiled import BATCH, STEP_TIME, numbers, runs_compiled, version_of
+from collc.graph.digraph import Digraph, strongly_connected
+from collc.kernels.compiled import BATCH, STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
 from collc.kernels.max_flow import UNLIMITED, FlowGraph, augment, first_unfed, truncate
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct
 
 Rate = TypeVar("Rate")
 _RateOf = Callable[[Digraph, Int64Array, Sequence[int]], Rate]
@@ -119,10 +119,47 @@ def reduce_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) ->
     """The least, over partitions of the members, of the sum of the flows out of the parts / 2 (parts - 1).
 
     The flow out of a part is the largest to all members outside it. Before a member has the sum, all other parts have
-    sent a partial of it; from then on all other parts must receive it. The least over all partitions is found in
-    polynomial time: Newton's method, and for each rate a Dilworth truncation. Not valid if vertices that are no
-    members add up or copy. Raises ValueError as gather_rate does.
+    sent a partial of it; from then on all other parts must receive it. The least over all partitions is least in
+    polynomial time: Newton's method, and for each rate a Dilworth truncation; first of sets of vertices, if wide edges
+    join some. Not valid if vertices that are no members add up or copy. Raises ValueError as gather_rate does.
     """
+    joined = _joined_vertices(graph, capacity, members)
+    if joined is not None:
+        label, width = joined
+        between = label[graph.source] != label[graph.target]
+        ends = (label[each[between]].astype(np.int32) for each in (graph.source, graph.target))
+        few, number = np.unique(label[list(members)], return_inverse=True)
+        least = _least_rate(Digraph(int(label.max()) + 1, *ends), capacity[between], few.tolist())
+        if 2 * least.rate <= width:
+            rows: list[int] = number.tolist()
+            return ReduceRate(least.rate, tuple(least.parts[row] for row in rows))
+    return _least_rate(graph, capacity, members)
+
+
+def _joined_vertices(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> tuple[Int64Array, int] | None:
+    """(int64[vertices], the set of each vertex; a capacity): sets that some least partition does not divide if its rate
+    is at most half of the capacity; None if there are none.
+
+    Edges of that capacity or more lead from each vertex of a set to each other one, and all edges out of those that are
+    no members end in it. If k parts, with what forwards for them, divide a set, such an edge leaves each of them inside
+    it. So the flow out of all of them and the set is less than the sum of theirs by k times the capacity or more, and
+    there are at most k parts fewer, each of which counts twice the rate.
+    """
+    forwards = np.ones(graph.vertex_count, np.bool_)
+    forwards[list(members)] = False
+    for width in distinct(capacity)[::-1].tolist():
+        label = strongly_connected(graph.with_edges(capacity >= width))
+        leaves = forwards[graph.source] & (label[graph.source] != label[graph.target])
+        alone = np.isin(label, label[graph.source[leaves]])
+        _, label = np.unique(np.where(alone, np.arange(len(label)), label), return_inverse=True)
+        parts = len(np.unique(label[list(members)]))
+        if parts < len(members):
+            return (label, width) if parts > 1 else None
+    return None
+
+
+def _least_rate(graph: Digraph, capacity: Int64Array, members: Sequence[int]) -> ReduceRate:
+    """See reduce_rate."""
     flows = _Flows(graph, capacity, members, sinks=True)
     parts = list(range(len(members)))
     rate = _partition_rate(flows, parts)
@@ -181,6 +218,16 @@ def tree_capacities(
         else:
             low = middle
     return trees_carried(high), high
+
+
+def load_flows() -> None:
+    """Load or compile the kernels of all rates."""
+    for kernel in (augment, first_unfed, truncate):
+        compile_kernel(kernel)
+    ends = np.array([0, 1], np.int32)
+    pair, capacity = Digraph(2, ends, ends[::-1]), np.ones(2, np.int64)
+    for function in (gather_rate, reduce_rate):
+        function(pair, capacity, [0, 1])
 
 
 def _partition_rate(flows: _Flows, parts: list[int]) -> Fraction:

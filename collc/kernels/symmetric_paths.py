@@ -65,22 +65,18 @@ def trace_hops(
     message: Int64Array,
     step: Int64Array,
     generator: Int64Array,
-    hops: Int64Array,
     rows: Int32Array,
 ) -> None:
     """Fills rows int32[4, all hops]: step, generator, sender and message of each hop of messages from NPU 0.
 
-    message, step, generator, hops: int64[blocks], by message and step; from `step` on, a message makes `hops` hops
-    over a generator, one a step.
+    message, step, generator: int64[hops], by message and step.
     """
-    sender, row = 0, 0
-    for block in range(len(message)):
-        if block == 0 or message[block] != message[block - 1]:
+    sender = 0
+    for row in range(len(message)):
+        if row == 0 or message[row] != message[row - 1]:
             sender = 0
-        for hop in range(hops[block]):
-            rows[0, row] = step[block] + hop
-            rows[1, row] = generator[block]
-            rows[2, row] = sender
-            rows[3, row] = message[block]
-            sender = successors[generator[block], sender]
-            row += 1
+        rows[0, row] = step[row]
+        rows[1, row] = generator[row]
+        rows[2, row] = sender
+        rows[3, row] = message[row]
+        sender = successors[generator[row], sender]

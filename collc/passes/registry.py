@@ -101,7 +101,7 @@ class Synthesize:
             solved = solve(module, lambda task: planner.plan(task, effort))
         else:
             if self.name not in ("auto", "symmetric"):  # these may need no list
-                check_transfer_count(module.demand)
+                check_transfer_count(module.demand.least_transfers)
             solved = planner.plan(module, effort, self.options)
         if synthesizer.chooses_others:
             return solved

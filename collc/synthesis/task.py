@@ -43,14 +43,13 @@ MAX_TRANSFERS: Final = 5_000_000_000
 """Transfers that a schedule may have if they are listed."""
 
 
-def check_transfer_count(demand: Demand, most: int = MAX_TRANSFERS) -> None:
-    """Raise SourceError S0203 if every schedule of a demand has more than `most` transfers."""
-    least = demand.least_transfers
+def check_transfer_count(least: int, most: int = MAX_TRANSFERS) -> None:
+    """Raise SourceError S0203 if schedules have more than `most` transfers. least: how many each has at least."""
     if least > most:
         message = f"a schedule needs at least {least:,} transfers, more than the limit of {most:,}"
         hint = (
-            "use fewer NPUs or chunks; on clusters, rings, tori and hypercubes whose NPUs are all alike, 'synthesize "
-            "symmetric()' lists the transfers of one NPU only"
+            "use fewer NPUs or chunks, or with 'auto' a longer 'time_limit'; on clusters, rings, tori and hypercubes "
+            "whose NPUs are all alike, 'synthesize symmetric()' lists the transfers of one NPU only"
         )
         raise SourceError(Diagnostic("S0203", message, hint=hint))
 

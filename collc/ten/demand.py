@@ -352,8 +352,8 @@ class Demand:
         least = 0
         for family in self.by_family.families:
             run = family.first
-            to_all = run.standard is not None and run.standard.shape.phases > 0
-            least += len(family) * family.chunks_each * (len(run.group) - 1 if to_all else 1)
+            phases = 0 if run.standard is None else run.standard.shape.phases
+            least += len(family) * family.chunks_each * (phases * (len(run.group) - 1) if phases else 1)
         return least
 
     @property

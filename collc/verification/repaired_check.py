@@ -27,6 +27,7 @@ from collc.ten.repaired_schedule import RepairedSchedule
 from collc.ten.schedule import Transfers
 from collc.verification.factored_check import representatives_on
 from collc.verification.trees import trees_are_right
+from collc.verification.valid_transfers import usable_links
 
 LATEST = 2**50
 """Picoseconds (18 minutes); later times are left to the check of rows."""
@@ -116,12 +117,7 @@ def _are_plain(module: Module, added: Transfers) -> bool:
     there &= int(added.start[0]) >= 0 and int(added.start[-1]) < LATEST
     if not there or standard is None or (bool(added.reduce.any()) and not standard.shape.reduces):
         return False
-    return bool(_are_usable(network)[added.link].all())
-
-
-def _are_usable(network: Network) -> BoolArray:
-    """bool[links]: between two devices that are there."""
-    return (network.source != network.target) & network.present[network.source] & network.present[network.target]
+    return bool(usable_links(network)[added.link].all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +166,7 @@ class _RepairCheck:
         """
         translations, link, left = self._translations, self._rows.link, self._network.link_count
         usable = np.zeros(self._whole.link_count, np.bool_)
-        usable[:left] = _are_usable(self._network) & (self._network.kind == self._whole.kind[:left])
+        usable[:left] = usable_links(self._network) & (self._network.kind == self._whole.kind[:left])
         row, element = translations.rows_over(link, np.flatnonzero(~usable).astype(np.int32))
         wanted = [row * self._count + element]
         every = np.arange(len(link), dtype=np.int64) * self._count

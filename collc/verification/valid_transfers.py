@@ -43,7 +43,7 @@ def valid_transfers(module: Module, transfers: Transfers, clock: Clock, findings
     return rows if rows.messages is None else _with_whole_messages(module, rows, rows.messages, clock, findings)
 
 
-def _usable_links(network: Network) -> BoolArray:
+def usable_links(network: Network) -> BoolArray:
     """bool[links]: between two devices that are there."""
     return (network.source != network.target) & network.present[network.source] & network.present[network.target]
 
@@ -52,7 +52,7 @@ def _possible_transfers(module: Module, transfers: Transfers, findings: Findings
     """The possible transfers; the others are reported."""
     network = module.network
     chunk, link, start = transfers.chunk, transfers.link, transfers.start
-    usable = _usable_links(network)
+    usable = usable_links(network)
     good = (chunk >= 0) & (chunk < len(module.demand.chunks)) & (link >= 0) & (link < network.link_count)
     good &= (start >= 0) & (start < LATEST)
     relayed, lost = transfers.relays, transfers.keeps

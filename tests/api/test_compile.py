@@ -18,17 +18,13 @@ from collc.application.compile.compile_report import COLUMNS
 from collc.base.tables import table_of
 from collc.command.cli import main
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 HEAD = "import std.topologies\nimport std.collectives\n"
 RING = HEAD + "topology ring4 = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
 GATHER = "schedule gather on ring4 { run all_gather(ring4.npus, size: 4MiB) synthesize tacos(seed: 1) }\n"
 SUM = "schedule sum on ring4 { run all_reduce(ring4.npus, size: 4MiB) synthesize tacos(seed: 1) }\n"
 PROGRAM = RING + GATHER + SUM
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 # Sources

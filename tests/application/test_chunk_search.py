@@ -21,15 +21,11 @@ from collc.synthesis.task import Effort
 from collc.ten.module import Module
 from tests.support import all_gather, fully_connected
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 HEAD = "import std.topologies\nimport std.collectives\n"
 MESH = HEAD + "topology t = mesh2d(4, 2, bandwidth: 50GB/s, latency: 0.7us)\n"
 RUN = MESH + 'schedule s on t {{ run {run} synthesize tacos(link_model: "pipelined") {more} }}\n'
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def compiled(run: str, more: str = "", **options):

@@ -127,6 +127,12 @@ def test_without_a_node_the_rest_is_planned_as_a_smaller_cluster(cluster: collc.
         check(cluster, answer, None, dead)
 
 
+def test_only_those_that_are_left_divide_the_size(planner: collc.Planner) -> None:
+    with pytest.raises(SourceError, match="whole number of bytes"):
+        planner.plan("all_to_all", size="64KiB", chunks=1)
+    check(planner, planner.plan("all_to_all", size="64KiB", chunks=1, dead="npu[1, 2]"), None, "npu[1, 2]")
+
+
 def test_groups_of_a_kind_have_one_plan(planner: collc.Planner) -> None:
     groups = [[0, 1, 2], [6, 7, 8], [7, 1, 4]]
     answers = [planner.plan("all_reduce", npus=group, **SMALL) for group in groups]

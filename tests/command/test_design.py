@@ -9,6 +9,8 @@ import pytest
 
 from collc.command.cli import main
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 NET = """
 import std.topologies
 topology net = ring(4) * switched(8)
@@ -32,11 +34,6 @@ design second on net {
 }
 """
 )
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def design(capsys: pytest.CaptureFixture[str], text: str, *words: str) -> tuple[int, dict[str, object]]:

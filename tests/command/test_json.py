@@ -10,6 +10,8 @@ import pytest
 from collc.command.cli import main
 from tests.command.test_compile import DIRECT, LOOP
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 POSITION = ["file", "line", "column", "end_line", "end_column"]
 RING = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 8MiB) using ring emit msccl }"
 CASES = {
@@ -37,11 +39,6 @@ def assert_same_fields(found: object) -> list[dict[str, object]]:
         for note in message["notes"]:
             assert list(note) == ["message", *POSITION]
     return found
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -18,16 +18,14 @@ from collc.command.cli import main
 from collc.command.options import COMMANDS
 from collc.ten.schedule import LinkModel, RowSchedule, StepSchedule, Transfers
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux counts what is taken")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux counts what is taken"),
+    pytest.mark.usefixtures("folder"),
+]
 
 HEAD = "import std.topologies\nimport std.collectives\ntopology t = ring(2, bandwidth: 50GB/s, latency: 1us)\n"
 MANY = HEAD + "schedule s on t { run broadcast(t.npus, size: 5MB, chunks: 5000000) emit ten }\n"
 BY_HAND = "collective b(g: group) { for c in 0..5000000 { chunk x[c]: 1B  pre x[c] at g[0]  post x[c] at g } }\n"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def run(*words: str) -> tuple[int, str, int]:

@@ -15,15 +15,12 @@ import pytest
 
 from collc.command.cli import main
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 HEAD = "import std.topologies\nimport std.collectives\nimport std.algorithms\n"
 LOOP = HEAD + "topology loop = ring(4, bandwidth: 50GiB/s, latency: 0.5us)\n"
 GATHER = LOOP + "schedule s on loop { run all_gather(loop.npus, size: 4MiB) %s }\n"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def compiled(capsys: pytest.CaptureFixture[str], text: str, *words: str) -> tuple[int, list, list]:

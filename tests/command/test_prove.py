@@ -12,6 +12,8 @@ import pytest
 
 from collc.command.cli import main
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 HEAD = """
 import std.topologies
 import std.collectives
@@ -27,11 +29,6 @@ schedule s on loop { run all_gather(loop.npus, size: 4MiB) using slow %s emit te
 """
 )
 STEP = 20_031_250
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def compiled(capsys: pytest.CaptureFixture[str], text: str, *words: str) -> tuple[int, dict[str, object], str]:

@@ -16,10 +16,7 @@ from collc.command.cli import main
 from collc.command.setup_commands import KINDS
 from collc.smt import solver
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_new_lists_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:

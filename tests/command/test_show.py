@@ -21,6 +21,8 @@ from collc.verification import Verdict, verify_schedule
 from tests.cpu_time import at_most
 from tests.support import all_gather, demand_of, ring
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 PICTURES = [kind.name for kind in PICTURE_KINDS.values() if kind.of not in ("design", "fallbacks")]
 
 PROGRAM = """
@@ -46,11 +48,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert WRONG[0] in text
     (folder / "bad.ten").write_text(text.replace(*WRONG, 1))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def panels(path: Path) -> dict[str, html.HtmlElement]:

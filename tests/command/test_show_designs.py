@@ -14,15 +14,12 @@ from collc.command.cli import main
 from collc.source.elaboration.elaborate import load_program
 from tests.pictures.drawn import overlaps, tips
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 DESIGN_PICTURES = [kind.name for kind in PICTURE_KINDS.values() if kind.of == "design"]
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "design.coll"
 COST = "require sum(bandwidth) == 800GB/s\n    minimize time * cost"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def program(change: str = COST) -> Path:

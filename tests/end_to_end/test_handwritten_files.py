@@ -10,13 +10,10 @@ import pytest
 from collc.command.cli import main
 from tests.msccl.programs import exchange, write
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 SAFE = 8 * 2**20
 """Bytes up to which an exchange of two times eight chunks does not hang."""
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, cast
 
 import networkx as nx
@@ -59,6 +59,9 @@ def networks(draw: st.DrawFn, most: int = 6) -> Capacitated:
         rows += [(b, a, c) for a, b, c in rows]
     if draw(st.booleans()):
         rows += [(a, (a + 1) % count, 2) for a in range(count)]
+    if draw(st.booleans()):  # some are joined so well that no bottleneck divides them
+        wide = draw(st.permutations(range(count)))[: draw(st.integers(1, count - 1))]
+        rows += [(a, b, 20) for one, other in pairwise(wide) for a, b in ((one, other), (other, one))]
     source, target, capacity = (np.array(column) for column in zip(*rows, strict=True))
     return (
         Digraph(count, source.astype(np.int32), target.astype(np.int32)),
@@ -199,6 +202,15 @@ def test_rates_of_all_reduces(case: Capacitated, reduced: Fraction, parts: int) 
     assert len(set(found.parts)) == parts
 
 
+def test_a_switch_with_links_elsewhere_joins_no_members() -> None:
+    """Two members on a switch that has links to five others: in one part, they would send what the switch can."""
+    rows = [(0, 7, 10), (7, 0, 10), (1, 7, 10), (7, 1, 10), (2, 0, 1)]
+    rows += [row for k in range(5) for row in ((2 + k, 2 + (k + 1) % 5, 1), (7, 2 + k, 5))]
+    source, target, capacity = (np.array(column) for column in zip(*rows, strict=True))
+    graph = Digraph(8, source.astype(np.int32), target.astype(np.int32))
+    assert reduce_rate(graph, capacity.astype(np.int64), list(range(7))).rate == Fraction(10 + 10 + 6, 2 * 6)
+
+
 @pytest.mark.usefixtures("each_way")
 @pytest.mark.parametrize("rate", [gather_rate, reduce_rate])
 def test_rates_of_equal_problems_are_computed_once(
@@ -228,7 +240,7 @@ def test_one_member_has_no_rate() -> None:
 
 
 def test_flows_that_do_not_fit_in_64_bits_are_refused() -> None:
-    graph, capacity, members = capacitated([(0, 1, 1), (1, 2, 1 << 60)], 3, 3)
+    graph, capacity, members = capacitated([(0, 1, 1 << 60), (1, 2, 1 << 60)], 3, 3)
     with pytest.raises(OverflowError, match="64 bits"):
         gather_rate(graph, capacity, members)
     with pytest.raises(OverflowError, match="64 bits"):

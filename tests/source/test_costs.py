@@ -105,7 +105,7 @@ def test_distinct_items() -> None:
 
 def test_too_many_transfers_are_refused_before_synthesis(tmp_path: Path) -> None:
     head = "import std.topologies import std.collectives topology t = line(2000, bandwidth: 1GB/s, latency: 1us) "
-    text = head + "schedule s on t { run all_gather(t.npus, size: 4MB, chunks: 2000) }"
+    text = head + "schedule s on t { run all_gather(t.npus, size: 4MB, chunks: 2000) synthesize tacos() }"
     (report,) = compile_program(SourceFile("p.coll", text), Settings(output=tmp_path)).schedules
     (message,) = report.diagnostics
     assert (report.exit, message.code) == (1, "S0203")

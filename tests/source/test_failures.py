@@ -124,14 +124,16 @@ def test_slow_parts_keep_a_share_of_their_bandwidth() -> None:
     [
         ("any nic (bandwidth: 25GB/s)", "E0617"),
         ("any nic (bandwidth: 1)", "E0617"),
-        ("node[0] (bandwidth: 5GB/s)", "E0617"),
+        ("node[0] (bandwidth: 5GB/s)", "E0617.*has links of 25GB/s and 100GB/s"),
+        ("spare (bandwidth: 5GB/s)", "E0617.*spare has no links"),
         ("any nic (bandwidth: 5us)", "E0211"),
         ("any nic (latency: 5us)", "E0305"),
     ],
 )
 def test_what_a_slow_part_keeps_is_less_than_it_has(text: str, code: str) -> None:
+    alone = CLUSTER.replace("    link spare <-> leaf[0] (bandwidth: 25GB/s, latency: 1us)\n", "")
     with pytest.raises(SourceError, match=code):
-        failing(text)
+        request(f"failures {text}", "run all_gather(pod.node[0].gpu, size: 4MiB)", alone)
 
 
 def test_parts_have_the_devices_and_links_that_their_bodies_say() -> None:

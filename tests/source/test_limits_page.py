@@ -20,6 +20,7 @@ from collc.simulation import astra_file
 from collc.source import limits, problems
 from collc.source.elaboration import collectives
 from collc.synthesis import task
+from collc.synthesis.auto.synthesizer import most_listed
 from collc.synthesis.symmetric import bundled_exchange
 from collc.ten import network, schedule, transform
 from collc.ten.text import cursor
@@ -49,6 +50,7 @@ STATED = [
     early_checks.MAX_PATH,
     early_checks.MAX_TIME,
     task.MAX_TRANSFERS,
+    most_listed(task.Effort()),
     bundled_exchange.MOST_EXPANDED,
     limits.MAX_ERRORS,
     limits.MAX_BITS,

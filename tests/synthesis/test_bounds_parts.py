@@ -16,7 +16,7 @@ from collc.synthesis.bounds.cuts import with_switches
 from collc.synthesis.bounds.ideal import distances_from_npus
 from collc.synthesis.bounds.timing import Delays, TransferTimes
 from collc.synthesis.bounds.traffic import traffic_of
-from collc.ten.demand import Op
+from collc.ten.demand import Demand, Op
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from tests.support import (
@@ -154,12 +154,30 @@ def test_a_switch_joins_the_side_of_more_than_half_of_its_links(outward, count, 
     ("sources", "expected"), [(2, [0, 5]), (3, [0, 5, 9]), (9, [0, 1, 2, 3, 5, 6, 7, 9]), (10, list(range(10)))]
 )
 def test_paths_start_at_as_many_npus_as_the_limit_allows(monkeypatch, sources: int, expected: list[int]) -> None:
-    """A ring of ten NPUs: evenly spaced ones, and the one that is farthest from the first."""
+    """A ring of ten NPUs with different roles: evenly spaced ones, and the one that is farthest from the first."""
     net = ring(10)
     monkeypatch.setattr("collc.synthesis.bounds.ideal.PATH_WORK", sources * net.link_count)
-    found, distance = distances_from_npus(net, np.array([7]))
+    _, traffic = traffic_of(demand_of([(1, [npu], range(npu), Op.COPY) for npu in range(1, 10)]), None)
+    found, distance = distances_from_npus(net, np.array([7]), traffic)
     assert found.tolist() == expected
     assert distance[0].tolist() == [7 * min(k, 10 - k) for k in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("demand", "expected"),
+    [
+        (all_gather(list(range(9))), [0, 1, 4]),
+        (all_to_all(list(range(9))), [0, 1, 4]),
+        (demand_of([(1, [0], range(1, 9), Op.COPY)]), [0, 1, 2, 4, 5, 8]),
+    ],
+)
+def test_paths_start_at_one_npu_of_each_class(monkeypatch, demand: Demand, expected: list[int]) -> None:
+    """A mesh of nine NPUs, for all of which there is no time: corners, sides and the middle, if all do alike."""
+    net = grid(3, 3)
+    monkeypatch.setattr("collc.synthesis.bounds.ideal.PATH_WORK", 8 * net.link_count)
+    found, distance = distances_from_npus(net, np.array([7]), traffic_of(demand, None)[1])
+    assert found.tolist() == expected
+    assert distance.max(axis=1).tolist() == [7 * (abs(npu // 3 - 1) + abs(npu % 3 - 1) + 2) for npu in found]
 
 
 def test_a_transfer_occupies_its_link_for_a_picosecond_at_least() -> None:

@@ -12,17 +12,14 @@ import pytest
 from collc.application.tune.calibration import fit_line
 from collc.command.cli import main
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 HALF = "   time   algbw   busbw #wrong"
 HEAD = f"#       size         count      type   redop    root  {HALF}  {HALF}\n"
 UNITS = (
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
 )
 SIZES = [8 << k for k in range(28)]
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def table(seconds, head: str = HEAD, more: str = "", sizes=SIZES) -> str:

@@ -25,6 +25,8 @@ from collc.tuning.nccl_shapes import nccl_graphs
 from collc.verification import verify_schedule
 from tests.support import all_reduce, fully_connected
 
+pytestmark = pytest.mark.usefixtures("folder")
+
 KIB = 1024
 HEAD = "#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"
 
@@ -33,11 +35,6 @@ MSCCLPP = {
     "a100": {8: 6.51, 24: 7.24, 48: 7.91, 72: 8.28},
 }
 """KiB: microseconds of an All-Reduce over eight GPUs (microsoft/mscclpp, test/deploy/perf_ndmv5.jsonl and ndmv4)."""
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def write_table(name: str, seconds: dict[int, float], head: str = "") -> None:

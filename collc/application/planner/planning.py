@@ -35,12 +35,7 @@ from collc.ten.schedule import RowSchedule
 
 def _load_request(request: CanonicalRequest) -> ScheduleRequest:
     """The schedule of a canonical request. Raises SourceError."""
-    schedule = load_program(request.source, only=SCHEDULE).schedules[0]
-    parts = request.renaming.parts
-    if not parts:
-        return schedule
-    assert schedule.failures is not None
-    return schedule.failures.request(parts)
+    return load_program(request.source, only=SCHEDULE, without=request.renaming.parts).schedules[0]
 
 
 def build_plan(request: CanonicalRequest, seconds: float | None = None) -> StoredPlan:

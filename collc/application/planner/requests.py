@@ -140,9 +140,8 @@ class RequestClasses:
         renaming = self.renamings.value_of(asked, lambda: self._find_renaming(*asked))
         lines = [run.line(self.named.name, *moved) for run, moved in zip(request.runs, renaming.runs, strict=True)]
         options = f'    synthesize auto(link_model: "{request.link_model}")'
-        failures = ["    failures any npu"] if renaming.parts else []  # so that parts can be taken away
         begin = f"schedule {SCHEDULE} on {self.named.name} {{"
-        schedule = "\n".join([begin, *lines, options, *failures, "}", ""])
+        schedule = "\n".join([begin, *lines, options, "}", ""])
         parts = [(part.devices, part.links, part.left) for part in renaming.parts]
         content = repr((schedule, request.runtime, parts))
         key = self._hash.copy()

@@ -37,13 +37,15 @@ def load_program(
     *,
     chunks: int | Literal["auto"] | None = None,
     size: int | None = None,
+    without: tuple[Part, ...] = (),
 ) -> Program:
     """The program of a file, of a text that is in no file (a SourceFile), or of files that were read before.
 
     definitions: values of params, as after `-D name=` on the command line. only: the name of a schedule; the
     others are left out. chunks: of all runs of standard collectives that take them, in place of what the program says.
-    size: of these runs likewise, in bytes. Raises SourceError with every mistake found; NoSchedule if the only one is
-    that the network has no path for a chunk (E0412).
+    size: of these runs likewise, in bytes. without: parts that the networks of schedules lack, or that are slow there.
+    Raises SourceError with every mistake found; NoSchedule if the only one is that the network has no path for a chunk
+    (E0412).
     """
 
     def use(loaded: LoadedFiles) -> Program:
@@ -52,7 +54,7 @@ def load_program(
         if only is not None and only not in names:
             hint = did_you_mean(only, names, f"there are {', '.join(names)}" if names else "")
             raise UsageError(Diagnostic("U0110", f"{context.file.source.name} has no schedule '{only}'", hint=hint))
-        return elaborate(context, only, chunks, size)
+        return elaborate(context, only, chunks, size, without)
 
     return with_tables(source, use)
 
@@ -79,7 +81,11 @@ def checked_context(
 
 
 def elaborate(
-    context: FileContext, only: str | None = None, chunks: int | Literal["auto"] | None = None, size: int | None = None
+    context: FileContext,
+    only: str | None = None,
+    chunks: int | Literal["auto"] | None = None,
+    size: int | None = None,
+    without: tuple[Part, ...] = (),
 ) -> Program:
     """The program of a file whose names and types were checked, without schedules that are settled.
 
@@ -95,7 +101,7 @@ def elaborate(
         with problems.collect():
             match node:
                 case s.ScheduleDeclaration() if only in (None, node.name.name) and node not in file.settled:
-                    schedules.append(ScheduleBuilder(node, context, chunks, size).build())
+                    schedules.append(ScheduleBuilder(node, context, chunks, size, lost=without).build())
                 case s.Workload():
                     workloads[node.name.name] = WorkloadBuilder(node, context).build()
                 case s.PriceTable():

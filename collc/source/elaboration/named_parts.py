@@ -350,7 +350,8 @@ def _slowness(statement: s.Failing, network: Network, evaluator: Evaluator, fram
         if left is None:
             message = f"a share of {decimal(share)} is not between 0 and 1"
             if given.type == RATE:
-                message = f"{part.name} has links of {phrase(text_of(rate, RATE) for rate in rates_of(network, part))}"
+                rates = [text_of(rate, RATE) for rate in rates_of(network, part)]
+                message = f"{part.name} has {f'links of {phrase(rates)}' if rates else 'no links'}"
             hint = "give less, or the share that is left, as in (bandwidth: 1/2)"
             raise fail("E0617", message, node.span, hint=hint)
         return replace(part, left=left)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from time import monotonic
 from typing import Final
 
@@ -30,9 +30,11 @@ from collc.base.units import format_time
 from collc.synthesis.auto.bundles import Bundles
 from collc.synthesis.auto.candidates import GIVEN_UP, LAST_RESORT, Candidate, candidates
 from collc.synthesis.auto.group_parts import by_group
+from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import Synthesizer
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.endpoints import refuse_buffers
+from collc.synthesis.least_transfers import least_transfers
 from collc.synthesis.task import Effort, Experience, WorkMeter, check_transfer_count
 from collc.ten.module import Module
 
@@ -62,25 +64,22 @@ def choose(module: Module, effort: Effort, synthesizers: Sequence[Synthesizer]) 
     """
     if module.network.has_endpoints:
         refuse_buffers(module.network)
-    least, many = module.demand.least_transfers, module.demand.chunk_count > MOST_LISTED_CHUNKS
-    most = GROWTH * most_in_vain(effort)  # none lists more than GROWTH per unit of work
-    if (many or least > most) and module.schedule is None:
+    bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
+    search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
+    many = search.is_too_long or module.demand.chunk_count > MOST_LISTED_CHUNKS
+    if many and ProblemKind(module).is_symmetric:
         from collc.synthesis.symmetric import factored_schedule
 
         schedule = factored_schedule(module, effort)
         if schedule is not None:
-            notes = (*module.notes, f"auto: chose symmetric; the others would list at least {least:,} transfers")
+            notes = (*module.notes, f"auto: chose symmetric; the others would list at least {search.least:,} transfers")
             return replace(module, schedule=schedule, algorithm="symmetric", seed=effort.seed, notes=notes)
-    check_transfer_count(module.demand)
-    bundles = Bundles.of(module, SPARE_WORK, FIRST_WORK)
-    search = _Search(module if bundles is None else bundles.module, effort, synthesizers)
+        check_transfer_count(search.least, most_listed(effort))
     try:
         search.run()
     except OutOfTime:
         if search.best is None:
             raise
-    if many and search.best is None and not effort.stop():  # groups have none either, and all else is listed
-        check_transfer_count(module.demand, most)
     best, built = search.result()
     name = best.candidate.name
     bound = search.bound()
@@ -143,6 +142,11 @@ def most_in_vain(effort: Effort) -> int:
     return GROWTH**2 * max(SPARE_WORK * effort.trials, int(10**6 * (effort.time_limit or 0)))
 
 
+def most_listed(effort: Effort) -> int:
+    """The most transfers that a turn may list: none lists more than GROWTH in a unit of work."""
+    return GROWTH * most_in_vain(effort)
+
+
 @dataclass(eq=False)
 class _Search:
     """The search of one module.
@@ -163,10 +167,24 @@ class _Search:
         given = self.module
         self.bound = cache(lambda: lower_bound(given.network, given.demand, given.model))
 
+    @cached_property
+    def least(self) -> int:
+        """The least number of transfers of a schedule, as far as it matters."""
+        return least_transfers(self.module.network, self.module.demand, most_listed(self.effort))
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether no turn can list the transfers of a schedule."""
+        return self.least > most_listed(self.effort)
+
     def run(self) -> None:
-        """Tries all candidates, as long as something shorter is possible."""
+        """Tries all candidates, as long as something shorter is possible; if none can list a schedule, those that need
+        not.
+        """
         demand, last = self.module.demand, self.effort.experience or Experience()
         known, most = candidates(self.module, self.effort, self.bound, self.synthesizers, self._plan_part), 2
+        if self.is_too_long:
+            known = [candidate for candidate in known if candidate.name == "symmetric"]
         divided = by_group(self.module, self._plan_part)
         if divided is not None:  # if its parts share nothing, nothing else is likely
             known, most = [divided, *known], 0 if divided.ahead else 2
@@ -194,6 +212,7 @@ class _Search:
     def result(self) -> tuple[Turns, Module]:
         """The best schedule, and the turns that found it. Raises what the first candidate raised if there is none."""
         if self.best is None or self.best.built is None:
+            check_transfer_count(self.least, most_listed(self.effort))
             failures = (turns.failure for turns in self._turns if turns.failure and not self.effort.stop())
             stopped = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
             raise next(failures, NoSchedule(stopped))

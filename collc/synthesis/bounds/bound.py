@@ -65,7 +65,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         (True, "the links into {} and the path from {}"),
     ):
         directed = network.reverse() if backward else network
-        ends, distance = distances_from_npus(directed.reverse(), times.total[:, 0])
+        ends, distance = distances_from_npus(directed.reverse(), times.total[:, 0], traffic)
         row = np.full(network.device_count, -1)
         row[ends] = np.arange(len(ends))
         delivery = _ReachTimes(directed, times, distance)

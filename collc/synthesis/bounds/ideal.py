@@ -27,6 +27,7 @@ from typing import Final
 
 import numpy as np
 
+from collc.graph.automorphisms import kind_code, mix_bits, refine_colours
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets, searched_runs
@@ -217,7 +218,7 @@ def longest_path(network: Network, traffic: list[Traffic], cost: Int64Array, siz
     best = Bound(0, "")
     if longest_by_first(network, cost) <= known:
         return best
-    sources, distance = distances_from_npus(network, cost)
+    sources, distance = distances_from_npus(network, cost, traffic)
     for part in traffic:
         time, start, end = part.longest(distance, sources, size)
         if best.time < time < UNREACHABLE:
@@ -234,8 +235,9 @@ def longest_by_first(network: Network, cost: Int64Array) -> int:
     return sum(int(distances_to(each, length, npus[:1])[0, npus].max()) for each in (graph, graph.reverse()))
 
 
-def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array, Int64Array]:
-    """(sources int32; distances int64[sources, devices], picoseconds), from all NPUs or as many as PATH_WORK allows.
+def distances_from_npus(network: Network, cost: Int64Array, traffic: list[Traffic]) -> tuple[Int32Array, Int64Array]:
+    """(sources int32; distances int64[sources, devices], picoseconds), from all NPUs. If PATH_WORK does not allow this,
+    from one of each class that neither links nor traffic tell apart, or else as many as it allows.
 
     cost: int64[kinds], picoseconds.
     """
@@ -244,12 +246,26 @@ def distances_from_npus(network: Network, cost: Int64Array) -> tuple[Int32Array,
     most = max(1, PATH_WORK // max(1, network.link_count))
     if most >= len(npus):
         return npus, distances_to(backward, length, npus)
+    first = _first_of_each_class(network, traffic)
+    if len(first) <= most:
+        return first, distances_to(backward, length, first)
     first = distances_to(backward, length, npus[:1])
     near = first[0, : network.npu_count]
     farthest = int(np.where(near < UNREACHABLE, near, -1).argmax())
     even = npus[np.linspace(0, len(npus) - 1, max(1, most - 1)).astype(np.int64)]  # with the first one
     npus = np.unique(np.append(even, farthest)).astype(np.int32)
     return npus, np.concatenate([first, distances_to(backward, length, npus[1:])])
+
+
+def _first_of_each_class(network: Network, traffic: list[Traffic]) -> Int32Array:
+    """int32: of the NPUs that what they send and get and refined colours do not tell apart the first one."""
+    colour = np.zeros(network.device_count, np.uint64)
+    for part in traffic:
+        roles = part.roles()
+        colour[: len(roles)] += roles
+    colour = refine_colours(mix_bits(colour), network.source, network.target, kind_code(network), 0)
+    _, first = np.unique(colour[network.npus], return_index=True)
+    return network.npus[np.sort(first)]
 
 
 def _largest_chunk(run: Run) -> int:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from collc.graph.automorphisms import mix_bits
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, ranges, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 
@@ -88,6 +90,12 @@ class _AllToAllTraffic:
         """See _TableTraffic."""
         return self.group, self.group
 
+    def roles(self) -> NDArray[np.uint64]:
+        """See _TableTraffic."""
+        colour = np.zeros(int(self.group.max()) + 1, np.uint64)
+        colour[self.group] = mix_bits(np.array([len(self.group), self.chunks, self.size], np.uint64)).sum()
+        return colour
+
     def shared_chunks(self) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
         """See _TableTraffic. None: each chunk has its own two ends, and the bounds of paths and loads suffice."""
         yield from ()
@@ -163,6 +171,17 @@ class _TableTraffic:
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """Device numbers, in any order: those that hold something at the start, and those that want something."""
         return self._all_members(self._pre), self._all_members(self._post)
+
+    def roles(self) -> NDArray[np.uint64]:
+        """uint64[devices]: sums of hashes that are equal for NPUs that hold and want as many chunks of and for the
+        others.
+        """
+        row = mix_bits(mix_bits(self._counts.astype(np.uint64)) + (self._size * 2 + self._reduced).astype(np.uint64))
+        of_set, colour = np.zeros(len(self._sets), np.uint64), np.zeros(self._devices, np.uint64)
+        np.add.at(of_set, self._pre, mix_bits(row + mix_bits(self._post.astype(np.uint64))))
+        np.add.at(of_set, self._post, mix_bits(row - mix_bits(self._pre.astype(np.uint64))))
+        np.add.at(colour, self._sets.members, np.repeat(of_set, self._sets.sizes))
+        return colour
 
     def _all_members(self, column: Int64Array) -> Int32Array:
         """int32: the members of all sets of a column, each once."""

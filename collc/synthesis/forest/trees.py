@@ -93,11 +93,12 @@ def summed_counts(problem: ForestProblem, rate: Fraction) -> list[TreeCount]:
     time = np.maximum(1, problem.total[problem.fastest])
     farthest = distances_to(problem.graph, time, problem.members).max(axis=0)[problem.members]
     roots = np.flatnonzero(farthest == farthest.min())
+    widths, number = np.unique(problem.capacity, return_inverse=True)
     counts: list[TreeCount] = []
     for power in range(1 + (total - 1).bit_length()):
         trees = -(-total >> power)
         duration = Fraction(trees) / rate
-        carried = np.array([math.ceil(width * duration) for width in problem.capacity.tolist()], np.int64)
+        carried = np.array([math.ceil(width * duration) for width in widths.tolist()], np.int64)[number]
         demand = np.bincount(roots[np.arange(trees) % len(roots)], minlength=members).tolist()
         counts.append(TreeCount(demand, carried, duration, duration * 2**power))
     return sorted(counts, key=lambda count: abs(math.log2(sum(count.demand) / members)))

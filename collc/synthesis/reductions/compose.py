@@ -135,7 +135,7 @@ def solve(module: Module, synthesize: Callable[[Task], Schedule]) -> Module:
     Transfers of the module's schedule are reserved in all phases. Raises SourceError S0203 if there would be more
     transfers than can be listed.
     """
-    check_transfer_count(module.demand)
+    check_transfer_count(module.demand.least_transfers)
     phases = list(split(module))
     reserved = module.schedule.transfers if module.schedule is not None else None
     for number, phase in enumerate(phases):

@@ -30,7 +30,7 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
     """The best plan, in steps or picoseconds as `times`; SourceError if the generators do not lead to all NPUs."""
     hops = short_paths(group, chunks, effort)
     effort.work.add(int(hops.sum()))
-    plan = _plan_in_steps(group, hops, effort)
+    plan = _plan_in_steps(group, hops)
     if times.step is not None:
         return plan
     plan = start_early(group, plan, times, stays=False)
@@ -40,14 +40,14 @@ def plan_all_to_all(group: Group, chunks: int, times: GeneratorTimes, effort: Ef
     return min(plan, timed, key=lambda plan: plan.end)
 
 
-def _plan_in_steps(group: Group, hops: Int64Array, effort: Effort) -> RepresentativePlan:
+def _plan_in_steps(group: Group, hops: Int64Array) -> RepresentativePlan:
     """A plan of as many steps as the largest load of a generator, or as the longest path if that is longer."""
     chunks = hops.shape[1]
     trace = version_of(trace_hops, runs_compiled(trace_hops, STEP_TIME * int(hops.sum())))
     ring = find_ring_messages(group, hops)
-    blocks = open_shop(hops[1:].reshape(-1, len(group.successors)) if ring is None else ring.hops, effort.seed)
-    rows = np.empty((4, int(blocks.hops.sum())), np.int32)
-    trace(group.successors, *blocks, rows)
+    planned = open_shop(hops[1:].reshape(-1, len(group.successors)) if ring is None else ring.hops)
+    rows = np.empty((4, len(planned.message)), np.int32)
+    trace(group.successors, *planned, rows)
     end = int(rows[0].max(initial=-1)) + 1
     if ring is None:
         return RepresentativePlan(end, rows[0], rows[1], rows[2], rows[3] + np.int32(chunks))

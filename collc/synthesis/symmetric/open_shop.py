@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,17 +25,13 @@ from collc.graph.edge_colouring import colour_edges
 from collc.synthesis.symmetric.group import Group
 from collc.ten.arrays import Int64Array
 
-MOST_ORDERS: Final = 8
-"""Orders of the messages for which rotation is tried."""
 
-
-class HopBlocks(NamedTuple):
-    """int64[blocks], by message and step: the hops that a message makes over one generator from `step` on."""
+class Hops(NamedTuple):
+    """int64[hops], by message and step: when a message makes a hop, and over which generator."""
 
     message: Int64Array
     step: Int64Array
     generator: Int64Array
-    hops: Int64Array
 
 
 def least_steps(counts: Int64Array) -> int:
@@ -43,58 +39,13 @@ def least_steps(counts: Int64Array) -> int:
     return max(int(counts.sum(axis=0).max(initial=0)), int(counts.sum(axis=1).max(initial=0)))
 
 
-def open_shop(counts: Int64Array, seed: int) -> HopBlocks:
-    """A plan of least_steps(counts) steps for int64[messages, generators] hops."""
-    steps = least_steps(counts)
-    rng = np.random.default_rng(seed)
-    for _ in range(MOST_ORDERS):
-        starts = _rotate(counts, rng.permutation(len(counts)), steps)
-        if starts is not None:
-            return _unroll(counts, starts, steps)
-    return _colour_edges(counts)
-
-
-def _rotate(counts: Int64Array, order: Int64Array, steps: int) -> Int64Array | None:
-    """int64[messages, generators]: when each message begins on each generator; None if some message is on two at once.
-
-    Every generator serves the messages in the same cyclic order, and each begins an equal share of the time later in
-    that order than the generator before it.
-    """
-    generators = counts.shape[1]
-    before: Int64Array = np.zeros_like(counts)
-    before[order[1:]] = np.cumsum(counts[order], axis=0)[:-1]
-    shift: Int64Array = np.arange(generators, dtype=np.int64) * steps // generators
-    starts: Int64Array = np.remainder(before + shift, steps)
-    for a in range(generators):
-        for b in range(a):
-            used = (counts[:, a] > 0) & (counts[:, b] > 0)
-            gap: Int64Array = np.remainder(starts[:, a] - starts[:, b], steps)
-            if bool((used & ((gap < counts[:, b]) | (steps - gap < counts[:, a]))).any()):
-                return None
-    return starts
-
-
-def _unroll(counts: Int64Array, starts: Int64Array, steps: int) -> HopBlocks:
-    """The blocks of a rotation; those that pass the end are cut there, and the rest begins at step 0."""
-    message, generator = np.nonzero(counts)
-    hops, step = counts[message, generator], starts[message, generator]
-    over = np.flatnonzero(step + hops > steps)
-    rest = step[over] + hops[over] - steps
-    hops[over] -= rest
-    message, generator = np.append(message, message[over]), np.append(generator, generator[over])
-    step, hops = np.append(step, np.zeros_like(rest)), np.append(hops, rest)
-    order = np.argsort(message * steps + step)
-    return HopBlocks(message[order], step[order], generator[order], hops[order])
-
-
-def _colour_edges(counts: Int64Array) -> HopBlocks:
-    """A step (colour) for each hop (edge) of a message over a generator."""
+def open_shop(counts: Int64Array) -> Hops:
+    """A plan of least_steps(counts) steps for int64[messages, generators] hops: a step (colour) for each hop (edge)."""
     message, generator = np.nonzero(counts)
     times = counts[message, generator]
     edges: list[tuple[int, int]] = np.repeat(np.column_stack([message, generator]), times, axis=0).tolist()
     rows = sorted((m, step, g) for (m, g), step in zip(edges, colour_edges(edges), strict=True))
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    return HopBlocks(table[:, 0], table[:, 1], table[:, 2], np.ones(len(table), np.int64))
+    return Hops(*np.array(rows, np.int64).reshape(-1, 3).T)
 
 
 Distances = list[int]

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from collc.base.memory import require_for_search
+from collc.graph.throughput import load_flows
 from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
 from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, exchange_all, spread_all
@@ -459,6 +460,7 @@ class Repair:
 def load_kernels() -> None:
     """Load or compile what repairs plans and bounds them, for a process that will do so and has the time now."""
     import_module("scipy.sparse.csgraph")
+    load_flows()
     layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
     offers: Any = np.zeros((1, 3), np.int64)
     compile_kernel(spread_all)(layout, memory, Sends(*[memory[:0]] * 5), offers)

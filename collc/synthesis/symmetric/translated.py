@@ -37,7 +37,7 @@ def translated_schedule(module: Module, effort: Effort) -> FactoredSchedule | No
     if numbers is None or standard is None or group is None:
         return None
     hops = group.count * int(group.span()[1].sum()) * numbers.parts
-    if (hops if numbers.pairs else module.demand.least_transfers * standard.shape.phases) <= MOST_LISTED:
+    if (hops if numbers.pairs else module.demand.least_transfers) <= MOST_LISTED:
         return None
     times = GeneratorTimes.of(module.network, module.model, group, chunk_size(module.demand))
     if numbers.pairs:
