@@ -131,6 +131,10 @@ def without_references(function: Kernel) -> Kernel:
     return function
 
 
+without_references(push_row)
+without_references(pop_row)
+
+
 @cache
 def _compile(function: FunctionType, from_python: bool = True) -> Callable[..., Any]:
     function = cast("FunctionType", _IMPLEMENTATIONS.get(function, function))

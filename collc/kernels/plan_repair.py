@@ -6,22 +6,15 @@ numbers with an index along each axis, and are added axis by axis.
 
 from __future__ import annotations
 
-import heapq
 from collections import namedtuple
+from heapq import heappop, heappush
 
-from collc.kernels.compiled import without_references
+from collc.kernels.compiled import compiled_as, without_references
 from collc.kernels.link_gaps import NEVER, Layout, Memory, earliest_arrival, reserve_links
+from collc.kernels.row_heap import clear_rows, with_rows
 
-SpreadKeys = namedtuple(
-    "SpreadKeys",
-    "chunk owner closed lack_bounds lack_element lack_message hold_bounds hold_element hold_since onward begin_bounds "
-    "begin_element",
-)
-"""Chunks that some elements lack. closed: whether only those have it that got it otherwise than in the plan (hold).
-
-onward: the move by which the only holder will send the chunk on, and begin_element: from where it may rather come, if
-that delays nothing.
-"""
+Offers = list[tuple[int, int, int]]
+"""A heap of (arrival, target, sender)."""
 
 Sends = namedtuple("Sends", "key sender route arrival starts")
 """What is sent: key, sender, route, arrival, and the starts on each link, a row of as many as a route has at most."""
@@ -118,23 +111,39 @@ def _offer(at: Layout, memory: Memory, wider: int, chunk: int, owner: int, sende
     return arrival + memory[at.weak + sender] % NEVER if arrival >= 0 else -1
 
 
-def _ask(
-    at: Layout,
-    memory: Memory,
-    wider: int,
-    keys: SpreadKeys,
-    number: int,
-    offers: list[tuple[int, int, int, int]],
-) -> None:
+@compiled_as(with_rows)
+def _with_room(offers: Offers, more: int) -> Offers:  # noqa: ARG001 (a list grows by itself)
+    return offers
+
+
+@compiled_as(clear_rows)
+def _clear(offers: Offers) -> None:
+    offers.clear()
+
+
+@without_references
+def _add_offer(
+    at: Layout, memory: Memory, wider: int, number: int, sender: int, target: int, move: int, offers: Offers
+) -> int:
+    """Adds what `_offer` gives to the offers; returns 1, or 0 if it gives none."""
+    arrival = _offer(at, memory, wider, memory[at.chunk + number], memory[at.owner + number], sender, target, move)
+    if arrival < 0:
+        return 0
+    heappush(offers, (arrival, target, sender))
+    memory[at.waiting] += 1
+    return 1
+
+
+@without_references
+def _ask(at: Layout, memory: Memory, wider: int, number: int, offers: Offers) -> None:
     """Offers to all that lack a chunk, by the moves by which it would have come, and those after them.
 
     It would have come by the lost message, or by the first of the lost ones on the way. wider: 0 for one move, 1 for
     those that are tried, 2 for all.
     """
-    most = 1 if wider == 0 else at.tried if wider == 1 else at.moves
-    chunk, owner, count = keys.chunk[number], keys.owner[number], at.moves
-    for place in range(keys.lack_bounds[number], keys.lack_bounds[number + 1]):
-        target, message = keys.lack_element[place], keys.lack_message[place]
+    most, owner, count = _moves_asked(at, wider), memory[at.owner + number], at.moves
+    for place in range(memory[at.lack_bounds + number], memory[at.lack_bounds + number + 1]):
+        target, message = memory[at.lack_element + place], memory[at.lack_message + place]
         if memory[at.lacks + target] < 0:
             continue
         own = memory[at.move_of + message]
@@ -145,63 +154,64 @@ def _ask(
                 break
             message, above = above, memory[at.parent + above]
         entry = memory[at.move_of + message]
-        for after in range(min(most, count)):
+        for after in range(most):
             move = (entry + after) % count
             sender = minus(at, memory, target, memory[at.steps + move])
-            arrival = _offer(at, memory, wider, chunk, owner, sender, target, move)
-            if arrival >= 0:
-                heapq.heappush(offers, (arrival, target, sender, move))
+            _add_offer(at, memory, wider, number, sender, target, move, offers)
             move = (own + after) % count
             if (move - entry) % count >= most:
                 sender = minus(at, memory, target, memory[at.steps + move])
-                arrival = _offer(at, memory, wider, chunk, owner, sender, target, move)
-                if arrival >= 0:
-                    heapq.heappush(offers, (arrival, target, sender, move))
+                _add_offer(at, memory, wider, number, sender, target, move, offers)
 
 
-def _offer_more(
-    at: Layout,
-    memory: Memory,
-    keys: SpreadKeys,
-    number: int,
-    sender: int,
-    most: int,
-    queue: list[int],
-    offers: list[tuple[int, int, int, int]],
-) -> None:
+@without_references
+def _moves_asked(at: Layout, wider: int) -> int:
+    """How many moves `_ask` tries after each of two."""
+    return min(at.moves, 1 if wider == 0 else at.tried if wider == 1 else at.moves)
+
+
+@without_references
+def _most_asked(at: Layout, memory: Memory, wider: int) -> int:
+    """How many offers `_ask` adds at most."""
+    return 2 * memory[at.left] * _moves_asked(at, wider)
+
+
+@without_references
+def _offer_more(at: Layout, memory: Memory, number: int, sender: int, most: int, offers: Offers) -> None:
     """Offers of one that has got the chunk, by the fastest moves first."""
     if memory[at.queue_end + sender] == 0:
         memory[at.queue_at + sender], memory[at.queue_end + sender] = 0, at.onwards
         if memory[at.left] < at.onwards:
-            ranks = [0]
-            ranks.pop()
-            for place in range(keys.lack_bounds[number], keys.lack_bounds[number + 1]):
-                target = keys.lack_element[place]
-                move = (
-                    memory[at.number_of + minus(at, memory, target, sender)] if memory[at.lacks + target] >= 0 else -1
-                )
-                if move >= 0:
-                    ranks.append(memory[at.rank + move])
-            ranks.sort()
-            memory[at.queue_at + sender] = len(queue)
-            for rank in ranks:
-                queue.append(memory[at.by_rank + rank])  # noqa: PERF401 (quick when it is compiled)
-            memory[at.queue_end + sender] = len(queue)
+            _queue_lacking(at, memory, number, sender)
     while most and memory[at.queue_at + sender] < memory[at.queue_end + sender]:
-        move = queue[memory[at.queue_at + sender]]
+        move = memory[at.queue + memory[at.queue_at + sender]]
         memory[at.queue_at + sender] += 1
         target = add(at, memory, sender, memory[at.steps + move])
         if memory[at.lacks + target] >= 0:
-            arrival = _offer(at, memory, 1, keys.chunk[number], keys.owner[number], sender, target, move)
-            if arrival >= 0:
-                heapq.heappush(offers, (arrival, target, sender, move))
-                most -= 1
+            most -= _add_offer(at, memory, 1, number, sender, target, move, offers)
+
+
+@without_references
+def _queue_lacking(at: Layout, memory: Memory, number: int, sender: int) -> None:
+    """Queue the moves from a sender to all that lack a chunk, the fastest first."""
+    first = last = memory[at.queued]
+    for place in range(memory[at.lack_bounds + number], memory[at.lack_bounds + number + 1]):
+        target = memory[at.lack_element + place]
+        move = memory[at.number_of + minus(at, memory, target, sender)] if memory[at.lacks + target] >= 0 else -1
+        if move >= 0:
+            rank, behind = memory[at.rank + move], last
+            while behind > first and memory[at.rank + memory[at.queue + behind - 1]] > rank:
+                memory[at.queue + behind] = memory[at.queue + behind - 1]
+                behind -= 1
+            memory[at.queue + behind] = move
+            last += 1
+    memory[at.queue_at + sender] = first
+    memory[at.queue_end + sender] = memory[at.queued] = last
 
 
 def _begin_elsewhere(
     at: Layout,
     memory: Memory,
-    keys: SpreadKeys,
     number: int,
     sends: Sends,
     done: int,
@@ -209,9 +219,9 @@ def _begin_elsewhere(
     """Let a sum begin in another element than its only holder, which has less to pass on, if it gets to the holder in
     time to be sent on; returns how much was sent so far.
     """
-    for place in range(keys.begin_bounds[number], keys.begin_bounds[number + 1]):
-        holder, element = keys.hold_element[keys.hold_bounds[number]], keys.begin_element[place]
-        if _find_fastest(at, memory, keys.onward[number], holder, 0) < 0:
+    for place in range(memory[at.begin_bounds + number], memory[at.begin_bounds + number + 1]):
+        holder, element = memory[at.hold_element + memory[at.hold_bounds + number]], memory[at.begin_element + place]
+        if _find_fastest(at, memory, memory[at.send_on + number], holder, 0) < 0:
             return done
         latest = memory[at.start + 0]
         arrival = _find_fastest(at, memory, memory[at.number_of + minus(at, memory, holder, element)], element, 0)
@@ -247,87 +257,89 @@ def _send(
         sends.starts[row + hop] = memory[at.start + hop]
 
 
-def _offer_first(
-    at: Layout,
-    memory: Memory,
-    keys: SpreadKeys,
-    number: int,
-    queue: list[int],
-    offers: list[tuple[int, int, int, int]],
-) -> None:
+@without_references
+def _offer_first(at: Layout, memory: Memory, number: int, offers: Offers) -> None:
     """The first offers of a chunk: of its holders if no others have it, or else to all that lack it."""
-    if not keys.closed[number]:
-        _ask(at, memory, 0, keys, number, offers)
+    memory[at.waiting], memory[at.queued] = 0, at.onwards
+    if not memory[at.closed + number]:
+        _ask(at, memory, 0, number, offers)
         return
-    for place in range(keys.hold_bounds[number], keys.hold_bounds[number + 1]):
-        _offer_more(at, memory, keys, number, keys.hold_element[place], at.tried, queue, offers)
+    for place in range(memory[at.hold_bounds + number], memory[at.hold_bounds + number + 1]):
+        _offer_more(at, memory, number, memory[at.hold_element + place], at.tried, offers)
 
 
-def _spread(at: Layout, memory: Memory, keys: SpreadKeys, number: int, sends: Sends, done: int) -> int:
+def _spread(at: Layout, memory: Memory, number: int, sends: Sends, done: int, offers: Offers) -> int:
     """Bring a chunk to all that lack it, each time to the one that it can reach first; returns how much was sent so
     far, -1 if one has no way or there is too little room.
     """
-    chunk, owner, wider = keys.chunk[number], keys.owner[number], 2 * keys.closed[number]
-    offers, queue = [(0, 0, 0, 0)], [memory[at.onward + place] for place in range(at.onwards)]
-    offers.pop()
-    _offer_first(at, memory, keys, number, queue, offers)
+    chunk, owner, wider = memory[at.chunk + number], memory[at.owner + number], 2 * memory[at.closed + number]
+    holders = memory[at.hold_bounds + number + 1] - memory[at.hold_bounds + number]
+    _clear(offers)
+    offers = _with_room(offers, _most_asked(at, memory, 0) + holders * at.tried)
+    _offer_first(at, memory, number, offers)
     while memory[at.left]:
         if memory[at.size] > at.room:
             return -1
-        if len(offers) == 0:
+        if memory[at.waiting] == 0:
             if wider == 2:
                 return -1
             wider += 1
-            _ask(at, memory, wider, keys, number, offers)
+            offers = _with_room(offers, _most_asked(at, memory, wider))
+            _ask(at, memory, wider, number, offers)
             continue
-        arrival, target, sender, move = heapq.heappop(offers)
+        arrival, target, sender = heappop(offers)
+        memory[at.waiting] -= 1
         if memory[at.lacks + target] < 0:
             if memory[at.queue_end + sender]:
-                _offer_more(at, memory, keys, number, sender, 1, queue, offers)
+                _offer_more(at, memory, number, sender, 1, offers)
             continue
+        move = memory[at.number_of + minus(at, memory, target, sender)]
         if memory[at.windows + move] > memory[at.fastest + target]:
             continue
         now = _find_fastest(at, memory, move, sender, _find_time(at, memory, chunk, owner, sender))
         widen = wider == 0 and now > at.end
         if widen:
             wider = 1
-            _ask(at, memory, wider, keys, number, offers)
+            offers = _with_room(offers, _most_asked(at, memory, wider) + 1)
+            _ask(at, memory, wider, number, offers)
         if widen or now + memory[at.weak + sender] % NEVER > arrival:
-            heapq.heappush(offers, (now + memory[at.weak + sender] % NEVER, target, sender, move))
+            heappush(offers, (now + memory[at.weak + sender] % NEVER, target, sender))
+            memory[at.waiting] += 1
             continue
         _send(at, memory, number, sender, now, sends, done)
         done += 1
         memory[at.lacks + target] = -1
         memory[at.left] -= 1
         memory[at.known + target] = now
+        offers = _with_room(offers, 1 + at.tried)
         if memory[at.queue_end + sender]:
-            _offer_more(at, memory, keys, number, sender, 1, queue, offers)
-        _offer_more(at, memory, keys, number, target, at.tried, queue, offers)
+            _offer_more(at, memory, number, sender, 1, offers)
+        _offer_more(at, memory, number, target, at.tried, offers)
     return done
 
 
-def spread_all(at: Layout, memory: Memory, keys: SpreadKeys, sends: Sends) -> int:
+def spread_all(at: Layout, memory: Memory, sends: Sends, offers: Offers) -> int:
     """Bring all chunks to those that lack them, in order; returns how much was sent, -1 if one has no way or there
-    is too little room.
+    is too little room. offers: a heap of three numbers.
     """
     done = 0
-    for number in range(len(keys.chunk)):
-        lacking = range(keys.lack_bounds[number], keys.lack_bounds[number + 1])
-        holding = range(keys.hold_bounds[number], keys.hold_bounds[number + 1])
+    for number in range(at.keys):
+        lacking = range(memory[at.lack_bounds + number], memory[at.lack_bounds + number + 1])
+        holding = range(memory[at.hold_bounds + number], memory[at.hold_bounds + number + 1])
         for place in holding:
-            memory[at.known + keys.hold_element[place]] = keys.hold_since[place]
+            memory[at.known + memory[at.hold_element + place]] = memory[at.hold_since + place]
         for place in lacking:
-            memory[at.lacks + keys.lack_element[place]] = keys.lack_message[place]
+            memory[at.lacks + memory[at.lack_element + place]] = memory[at.lack_message + place]
         memory[at.left] = len(lacking)
-        done = _begin_elsewhere(at, memory, keys, number, sends, done)
-        done = _spread(at, memory, keys, number, sends, done)
+        done = _begin_elsewhere(at, memory, number, sends, done)
+        done = _spread(at, memory, number, sends, done, offers)
         if done < 0:
             break
         for place in holding:
-            element = keys.hold_element[place]
+            element = memory[at.hold_element + place]
             memory[at.known + element], memory[at.queue_end + element] = -1, 0
         for place in lacking:
-            element = keys.lack_element[place]
+            element = memory[at.lack_element + place]
             memory[at.known + element], memory[at.queue_end + element], memory[at.fastest + element] = -1, 0, NEVER
     return done
 

@@ -5,6 +5,8 @@ Row 0 has the number of entries, and the entries follow, the least one first.
 
 from __future__ import annotations
 
+import numpy as np
+
 from collc.ten.arrays import Int64Array
 
 Row = tuple[int, int, int]
@@ -31,8 +33,8 @@ def pop_row(heap: Int64Array) -> Row:
     heap[0, 0], place, below = count, 1, 2
     while below <= count:
         if below < count:
-            left, right = (heap[below, 0], heap[below, 1], heap[below, 2]), heap[below + 1]
-            below += (right[0], right[1], right[2]) < left
+            left, right = (heap[below, 0], heap[below, 1], heap[below, 2]), below + 1
+            below += (heap[right, 0], heap[right, 1], heap[right, 2]) < left
         if last <= (heap[below, 0], heap[below, 1], heap[below, 2]):
             break
         heap[place, 0], heap[place, 1], heap[place, 2] = heap[below, 0], heap[below, 1], heap[below, 2]
@@ -44,3 +46,14 @@ def pop_row(heap: Int64Array) -> Row:
 def clear_rows(heap: Int64Array) -> None:
     """Takes all entries out."""
     heap[0, 0] = 0
+
+
+def with_rows(heap: Int64Array, more: int) -> Int64Array:
+    """The heap, with room for more entries."""
+    count = heap[0, 0]
+    if count + more < len(heap):
+        return heap
+    wider = np.zeros((2 * (count + more) + 1, 3), np.int64)
+    for row in range(count + 1):
+        wider[row, 0], wider[row, 1], wider[row, 2] = heap[row, 0], heap[row, 1], heap[row, 2]
+    return wider

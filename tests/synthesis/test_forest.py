@@ -25,9 +25,9 @@ from collc.synthesis.forest import forest, plan_forest
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch, forest_problem
 from collc.synthesis.forest.schedules import shared_out
 from collc.synthesis.forest.synthesizer import plan_summed
-from collc.synthesis.forest.trees import Rerouting, tree_counts
+from collc.synthesis.forest.trees import Rerouting, gather_candidates, least_work, tree_counts
 from collc.synthesis.reductions.compose import join, solve
-from collc.synthesis.task import Effort
+from collc.synthesis.task import COMPILED_TIMES, Effort, WorkMeter
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -161,6 +161,18 @@ def loads(problem: ForestProblem, batches: list[TreeBatch]) -> list[int]:
             for end in pairwise(path):
                 found[end] += batch.amount
     return [found[end] for end in zip(problem.graph.source.tolist(), problem.graph.target.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("demand", [gathered(a100(2), 3), demand_of([(1, [0], range(16), Op.COPY)])])
+def test_trees_that_take_more_work_than_is_left_are_not_sought(demand: Demand, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(a100(2), demand)
+    works = {grown.work(count) for grown, count, _ in gather_candidates(problem, tree_counts(problem))}
+    assert min(works) >= least_work(problem) >= max(works) // (3 * 16)
+    monkeypatch.setattr("collc.synthesis.forest.synthesizer.tree_counts", lambda _: pytest.fail("sought"))
+    meter = WorkMeter(most=least_work(problem) // COMPILED_TIMES)
+    with pytest.raises(NoSchedule):
+        forest(task_of(a100(2), demand), Effort().with_work(meter))
+    assert meter.is_exceeded
 
 
 def test_room_for_long_paths_grows() -> None:
@@ -510,7 +522,7 @@ def test_a_stop_after_trees_used_both_ways() -> None:
 START_UP = """
 import sys
 from collc.synthesis.forest import forest
-from collc.synthesis.task import Effort
+from collc.synthesis.task import COMPILED_TIMES, Effort, WorkMeter
 from tests.support import all_gather
 from tests.synthesis.cases import task_of
 from tests.synthesis.random_problems import random_network

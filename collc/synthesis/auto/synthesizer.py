@@ -182,7 +182,8 @@ class _Search:
         not.
         """
         demand, last = self.module.demand, self.effort.experience or Experience()
-        known, most = candidates(self.module, self.effort, self.bound, self.synthesizers, self._plan_part), 2
+        most, given = 2, (self.module, self.effort, self.bound, self.synthesizers, self._plan_part)
+        known = candidates(*given, self.least)
         if self.is_too_long:
             known = [candidate for candidate in known if candidate.name == "symmetric"]
         divided = by_group(self.module, self._plan_part)
@@ -210,12 +211,13 @@ class _Search:
         last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
 
     def result(self) -> tuple[Turns, Module]:
-        """The best schedule, and the turns that found it. Raises what the first candidate raised if there is none."""
+        """The best schedule, and the turns that found it. Raises what a candidate raised if there is none."""
         if self.best is None or self.best.built is None:
             check_transfer_count(self.least, most_listed(self.effort))
-            failures = (turns.failure for turns in self._turns if turns.failure and not self.effort.stop())
+            failures = [turns.failure for turns in self._turns if turns.failure and not self.effort.stop()]
+            failures.sort(key=lambda failure: not isinstance(failure, NoSchedule))  # the others do not apply
             stopped = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
-            raise next(failures, NoSchedule(stopped))
+            raise failures[0] if failures else NoSchedule(stopped)
         return self.best, self.best.built
 
     @property

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets
-from collc.synthesis.bounds.fluid import Fluid, surely_takes_less
+from collc.synthesis.bounds.fluid import fluid_of, fluid_of_chunks, surely_takes_less
 from collc.synthesis.bounds.ideal import (
     PATH_WORK,
     distances_from_npus,
@@ -44,7 +44,7 @@ from collc.synthesis.bounds.timing import (
     parts_of,
     slot_classes,
 )
-from collc.synthesis.bounds.traffic import Traffic, traffic_of
+from collc.synthesis.bounds.traffic import Traffic, stacks
 from collc.synthesis.task import Task
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
 from collc.ten.demand import Demand
@@ -59,7 +59,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
     """
     if network.link_count > PATH_WORK:
         return
-    largest = -1
+    largest, shared = -1, [*chain.from_iterable(part.shared_chunks() for part in traffic)]
     for backward, name in (
         (False, "the links out of {} and the path to {}"),
         (True, "the links into {} and the path from {}"),
@@ -70,7 +70,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         row[ends] = np.arange(len(ends))
         delivery = _ReachTimes(directed, times, distance)
         pairs: dict[bytes, tuple[Int64Array, list[tuple[Int32Array, Int32Array]]]] = {}
-        for holders, wanting, counts in chain.from_iterable(part.shared_chunks() for part in traffic):
+        for holders, wanting, counts in shared:
             if not bool((row[min(holders, wanting, key=len)] >= 0).any()):
                 continue
             some = [npus[row[npus] >= 0] for npus in (holders, wanting)]
@@ -158,10 +158,11 @@ def _largest(sorts: Iterator[_Bounds], known_time: int | None) -> Bound:
 
 def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: LinkModel) -> Iterator[_Bounds]:
     """All sorts of bounds, the quick ones first. chunks: as in `traffic_of`."""
-    sizes, traffic = traffic_of(demand, chunks)
-    if not len(sizes) or not network.link_count:
+    fluid = fluid_of(network, demand) if chunks is None else fluid_of_chunks(network, demand, chunks)
+    if fluid is None:
         return
-    times, fluid = TransferTimes.of(network, sizes, model), Fluid.of(network, sizes, traffic)
+    sizes, traffic = fluid.sizes, fluid.traffic
+    times = TransferTimes.of(network, sizes, model)
     problem = _BoundProblem(network, traffic, times, Delays.without_lags(network))
     yield partial(_crossing_bounds, problem, npu_sets(fluid))
     for size in sorted({0, len(sizes) - 1}):
@@ -173,7 +174,7 @@ def _bounds(network: Network, demand: Demand, chunks: Int32Array | None, model: 
     yield partial(_load_bound, problem)
     yield lambda _: reach_bounds(network, traffic, times)
     yield lambda _: _slot_bounds(problem)
-    yield partial(_crossing_bounds, problem, narrow_sets(fluid, demand))
+    yield lambda known: _crossing_bounds(problem, iter(narrow_sets(fluid, demand)), known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,13 +195,8 @@ class _BoundProblem:
             self._link_classes[summed, forked] = self.delays.link_classes(self.network, summed, forked)
         return self._link_classes[summed, forked]
 
-    def takes_less(self, links: BoolArray, chunks: int, known: int) -> bool:
-        """Whether some links deliver some chunks in less than a time if none comes before the longest lag."""
-        longest, rate = self._largest_chunks
-        return surely_takes_less(chunks, known - longest, rate[links])
-
     @cached_property
-    def _largest_chunks(self) -> tuple[int, NDArray[np.float64]]:
+    def largest_chunks(self) -> tuple[int, NDArray[np.float64]]:
         """The longest lag of a link with the time until a chunk of the largest size has arrived; and float64[links]:
         such chunks a picosecond.
         """
@@ -247,36 +243,40 @@ def _slot_bounds(problem: _BoundProblem) -> Iterator[Bound]:
 
 def _crossing_bounds(problem: _BoundProblem, sets: Iterator[BoolArray], known: int) -> Iterator[Bound]:
     """What must enter each set of devices, if that takes longer than for all sets before."""
-    best = known
-    for inside in sets:
-        time = _crossing_time(problem, inside, best)
-        if time > best:
-            best = time
-            yield Bound(time, name_of_links_into(problem.network, inside))
+    best, network = known, problem.network
+    longest, rates = problem.largest_chunks
+    for some in stacks(sets, network.link_count):
+        parts = [part.chunks_into(some) for part in problem.traffic]
+        counts = np.sum([part.counts for part in parts], axis=0)
+        spread, gather = (
+            np.min([np.where(each.counts.any(axis=1), getattr(each, end), 1 << 60) for each in parts], axis=0)
+            for end in ("spread", "gather")
+        )
+        entering = ~some[:, network.source] & some[:, network.target]
+        rate = entering @ rates
+        for row in np.flatnonzero(counts.any(axis=1)).tolist():
+            chunks = counts[row].tolist()
+            # As if no chunk came before the longest lag.
+            if not surely_takes_less(sum(chunks), best - longest, rate[row]):
+                time = _crossing_time(problem, entering[row], chunks, int(spread[row]), int(gather[row]), best)
+                if time > best:
+                    best = time
+                    yield Bound(time, name_of_links_into(network, some[row]))
 
 
-def _crossing_time(problem: _BoundProblem, inside: BoolArray, known: int = 0) -> int:
+def _crossing_time(
+    problem: _BoundProblem, entering: BoolArray, counts: list[int], spread: int, gather: int, known: int
+) -> int:
     """The earliest time at which all chunks that must enter a set of devices can have done so; at least `known`.
 
     A chunk that several devices of the set want enters either early enough to get on from the first of them to the
     next, or once for each of them. Likewise a chunk to which several devices outside contribute leaves either late
-    enough for their contributions to have been added up, or once for each of them.
+    enough for their contributions to have been added up, or once for each of them. The rest as in Crossing.
     """
-    network, times = problem.network, problem.times
-    parts = [part.chunks_into(inside) for part in problem.traffic]
-    moving = [part for part in parts if part.counts.any()]
-    gather, spread = (min((getattr(part, end) for part in moving), default=1) for end in ("gather", "spread"))
-    counts: list[int] = np.sum([part.counts for part in parts], axis=0).tolist()
-    chunks = sum(counts)
-    if not chunks:
-        return known
-    entering = ~inside[network.source] & inside[network.target]
-    if problem.takes_less(entering, chunks, known):
-        return known
-    time = times.delivery(problem.link_classes().of(entering), counts, known)
+    time = problem.times.delivery(problem.link_classes().of(entering), counts, known)
     size = next(number for number, count in enumerate(counts) if count)
     for sums, forks, copies in ((True, False, gather), (False, True, spread), (True, True, min(gather, spread))):
         if copies > 1:
             links = problem.link_classes(sums, forks).of(entering)
-            time = times.delivery_of(links, size, chunks, copies, time)
+            time = problem.times.delivery_of(links, size, sum(counts), copies, time)
     return time

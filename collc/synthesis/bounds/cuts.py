@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -41,16 +42,14 @@ def npu_sets(fluid: Fluid) -> Iterator[BoolArray]:
             yield inside if received else ~inside
 
 
-def narrow_sets(fluid: Fluid, demand: Demand) -> Iterator[BoolArray]:
+@lru_cache(maxsize=2)  # the bounds of given chunks and the ideal ask for the same ones
+def narrow_sets(fluid: Fluid, demand: Demand) -> list[BoolArray]:
     """bool[devices]: the narrowest sets of runs, and the cuts of the network from both sides, each once."""
     network = fluid.network
     narrowest = chain.from_iterable(narrowest_sets(fluid, run) for run in searched_runs(fluid, demand))
     cuts = cuts_of(network, network.occupancy(fluid.sizes[-1:])[:, 0] + network.latencies)
-    known = set[bytes]()
-    for inside in chain(narrowest, chain.from_iterable((cut, ~cut) for cut in cuts)):
-        if (content := inside.tobytes()) not in known:
-            known.add(content)
-            yield inside
+    both = chain.from_iterable((cut, ~cut) for cut in cuts)
+    return [*{inside.tobytes(): inside for inside in chain(narrowest, both)}.values()]
 
 
 def searched_runs(fluid: Fluid, demand: Demand) -> list[Run]:

@@ -12,10 +12,10 @@ through the switch have at most the bandwidth of as many links as it has slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE
 from collc.synthesis.bounds.timing import Delays, links_between, slots_for_each
-from collc.synthesis.bounds.traffic import Traffic
-from collc.ten.arrays import BoolArray, Int64Array, unique_rows
+from collc.synthesis.bounds.traffic import Traffic, stacks, traffic_of
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, unique_rows
+from collc.ten.demand import Demand
 from collc.ten.network import Network
 
 T = TypeVar("T")
@@ -107,19 +108,25 @@ class Fluid:
         order = np.argsort(-time, kind="stable")
         return [int(npu) for npu in order[:count] if time[npu] > 0]
 
-    def time_into(self, inside: BoolArray, known: int = 0) -> int:
-        """Picoseconds until all bytes that must enter a set of devices, bool[devices], can have done so; 0 if none, or
-        if that surely is less than `known`.
+    def times_into(self, sets: Iterator[BoolArray]) -> Iterator[tuple[BoolArray, int]]:
+        """Sets of devices, bool[devices], with the picoseconds until all bytes that must enter them can have done so:
+        those that take longer than all before.
         """
-        volume = sum(int(self.sizes @ part.chunks_into(inside).counts) for part in self.traffic)
-        links = ~inside[self.network.source] & inside[self.network.target]
-        return 0 if self._takes_less(links, volume, known) else self.time_over(links, volume)
-
-    def _takes_less(self, links: BoolArray, volume: int, known: int) -> bool:
-        """Whether some links deliver some bytes in less than a time if no data comes before the longest lag."""
-        if self.network.has_limited_buffers or self._lag.max(initial=0) >= UNREACHABLE:
-            return False
-        return surely_takes_less(float(volume) * SECOND, known - self.longest_lag, self._link_rates[links])
+        network, best = self.network, 0
+        is_close = network.has_limited_buffers or int(self._lag.max(initial=0)) >= UNREACHABLE
+        for some in stacks(sets, network.link_count):
+            volume = sum((part.chunks_into(some).counts @ self.sizes for part in self.traffic), np.zeros(1, np.int64))
+            links = ~some[:, network.source] & some[:, network.target]
+            rate = links @ self._link_rates
+            rows: Iterator[tuple[int, float]] = zip(volume.tolist(), rate.tolist(), strict=True)
+            for row, (amount, width) in enumerate(rows):
+                # As if no data came before the longest lag.
+                if not is_close and surely_takes_less(float(amount) * SECOND, best - self.longest_lag, width):
+                    continue
+                time = self.time_over(links[row], amount)
+                if time > best:
+                    best = time
+                    yield some[row], time
 
     @cached_property
     def _link_rates(self) -> NDArray[np.float64]:
@@ -209,9 +216,21 @@ class Fluid:
         return [Fraction(0), *(self.rates[kind] for kind in kinds)]
 
 
-def surely_takes_less(amount: float, time: int, rates: NDArray[np.float64]) -> bool:
-    """Whether an amount takes less than a time at the sum of some rates, however the sum is rounded."""
-    return amount < time * float(rates.sum()) * (1 - 1e-9)
+@lru_cache(maxsize=2)  # the bounds of given chunks and the ideal ask for the same one
+def fluid_of(network: Network, demand: Demand) -> Fluid | None:
+    """What must move for a demand; None if nothing can. Raises ValueError as `Fluid.of`."""
+    return fluid_of_chunks(network, demand, None)
+
+
+def fluid_of_chunks(network: Network, demand: Demand, chunks: Int32Array | None) -> Fluid | None:
+    """What must move for some chunks of a demand; the rest as in `fluid_of`. chunks: as in `traffic_of`."""
+    sizes, traffic = traffic_of(demand, chunks)
+    return Fluid.of(network, sizes, traffic) if len(sizes) and network.link_count else None
+
+
+def surely_takes_less(amount: float, time: int, rate: float) -> bool:
+    """Whether an amount takes less than a time at a sum of rates, however the sum is rounded."""
+    return amount < time * rate * (1 - 1e-9)
 
 
 def exactly(fluid: Fluid, search: Callable[[Fluid], T]) -> tuple[T, Fraction] | None:

@@ -31,13 +31,13 @@ from collc.graph.automorphisms import kind_code, mix_bits, refine_colours
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
 from collc.synthesis.bounds.cuts import narrow_sets, npu_sets, searched_runs
-from collc.synthesis.bounds.fluid import SECOND, Fluid
+from collc.synthesis.bounds.fluid import SECOND, Fluid, fluid_of
 from collc.synthesis.bounds.partitions import partition_bounds, several_runs_bounds
 from collc.synthesis.bounds.path_loads import PathLoads
 from collc.synthesis.bounds.reduce_flows import reduce_flow_bounds
 from collc.synthesis.bounds.set_names import name_of_links_into
 from collc.synthesis.bounds.timing import DETAILED_DEVICES, MOST_CUTS, parts_of
-from collc.synthesis.bounds.traffic import Traffic, traffic_of
+from collc.synthesis.bounds.traffic import Traffic
 from collc.ten.arrays import Int32Array, Int64Array, unique_rows
 from collc.ten.demand import Demand, Run
 from collc.ten.endpoint import least
@@ -181,12 +181,12 @@ def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.P
 
 
 def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator[Bound]:
-    sizes, traffic = traffic_of(demand, None)
-    if not len(sizes) or not network.link_count:
-        return
     network = _with_delays(network)
-    yield from endpoint_bounds(network, sizes, traffic)
-    fluid = Fluid.of(network, sizes, traffic)
+    fluid = fluid_of(network, demand)
+    if fluid is None:
+        return
+    traffic = fluid.traffic
+    yield from endpoint_bounds(network, fluid.sizes, traffic)
     best = 0
     for bound in _bounds(fluid, demand):
         best = max(best, bound.time)
@@ -281,11 +281,8 @@ def _largest_chunk(run: Run) -> int:
 
 def _bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
     best = 0
-    for inside in chain(npu_sets(fluid), narrow_sets(fluid, demand)):
-        time = fluid.time_into(inside, best)
-        if time > best:
-            best = time
-            yield Bound(time, name_of_links_into(fluid.network, inside))
+    for inside, best in fluid.times_into(chain(npu_sets(fluid), narrow_sets(fluid, demand))):
+        yield Bound(best, name_of_links_into(fluid.network, inside))
     yield from _slot_bounds(fluid)
     for run in searched_runs(fluid, demand):
         yield from partition_bounds(fluid, run)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +14,27 @@ from collc.graph.automorphisms import mix_bits
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, ranges, unique_rows
 from collc.ten.demand import ChunkTable, Demand, Op, Run
 
+STACKED: Final = 1 << 18
+"""Entries of tables of sets that are looked at together; a bound on memory."""
+
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """Chunks that must enter a set of devices.
+    """Chunks that must enter a set of devices, or each of several sets.
 
-    counts: int64[sizes]. spread: the least number of devices in the set that want such a chunk. gather: the least
-    number of devices outside the set that contribute to such a chunk.
+    counts: int64[..., sizes]. spread: the least number of devices in the set that want such a chunk, int64[...].
+    gather: the least number of devices outside the set that contribute to such a chunk, int64[...].
     """
 
     counts: Int64Array
-    spread: int
-    gather: int
+    spread: Int64Array
+    gather: Int64Array
+
+
+def stacks(sets: Iterator[BoolArray], width: int) -> Iterator[BoolArray]:
+    """bool[some sets, devices]: sets, bool[devices] each, as many at a time as have STACKED entries of a width."""
+    while some := list(islice(sets, max(1, STACKED // max(1, width)))):
+        yield np.stack(some)
 
 
 def traffic_of(demand: Demand, chunks: Int32Array | None) -> tuple[Int64Array, list[Traffic]]:
@@ -81,10 +92,11 @@ class _AllToAllTraffic:
 
     def chunks_into(self, inside: BoolArray) -> Crossing:
         """See _TableTraffic."""
-        within = int(np.count_nonzero(inside[self.group]))
-        counts = np.zeros(self.size_count, np.int64)
-        counts[self.size] = within * (len(self.group) - within) * self.chunks
-        return Crossing(counts, 1, 1)
+        within = np.count_nonzero(inside[..., self.group], axis=-1, keepdims=True)
+        counts = np.zeros((*inside.shape[:-1], self.size_count), np.int64)
+        counts[..., [self.size]] = within * (len(self.group) - within) * self.chunks
+        single = np.ones(inside.shape[:-1], np.int64)
+        return Crossing(counts, single, single)
 
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """See _TableTraffic."""
@@ -151,31 +163,29 @@ class _TableTraffic:
         self.pairwise = bool(((self._sets.sizes[self._pre] == 1) & (self._sets.sizes[self._post] == 1)).any())
 
     def _members_inside(self, inside: BoolArray) -> Int64Array:
-        """int64[sets]: members of each set that are inside."""
+        """int64[..., sets]: members of each set that are inside."""
         sets = self._sets
-        total = np.zeros(len(sets.members) + 1, np.int64)
-        np.cumsum(inside[sets.members], out=total[1:])
-        return total[sets.offsets[1:]] - total[sets.offsets[:-1]]
+        total = np.zeros((*inside.shape[:-1], len(sets.members) + 1), np.int64)
+        np.cumsum(inside[..., sets.members], axis=-1, out=total[..., 1:])
+        return total[..., sets.offsets[1:]] - total[..., sets.offsets[:-1]]
 
     def chunks_into(self, inside: BoolArray) -> Crossing:
-        """What must enter a set of devices, bool[devices]; a reduced chunk counts once."""
+        """What must enter sets of devices, bool[..., devices]; a reduced chunk counts once."""
         count = self._members_inside(inside)
-        pre, post = count[self._pre], count[self._post]
+        pre, post = count[..., self._pre], count[..., self._post]
         outside = self._sets.sizes[self._pre] - pre
         crosses = (post > 0) & np.where(self._reduced, outside > 0, pre == 0)
-        counts = np.bincount(self._size[crosses], self._counts[crosses], self._size_count).astype(np.int64)
-        spread = int(post[crosses].min(initial=1 << 60))
-        gather = int(np.where(self._reduced, outside, 1)[crosses].min(initial=1 << 60))
-        return Crossing(counts, spread, gather)
+        counts = [(crosses & (self._size == size)) @ self._counts for size in range(self._size_count)]
+        contributing = np.where(self._reduced, outside, 1)
+        spread, gather = (np.where(crosses, each, 1 << 60).min(axis=-1) for each in (post, contributing))
+        return Crossing(np.stack(counts, axis=-1), spread, gather)
 
     def holders_and_wanting(self) -> tuple[Int32Array, Int32Array]:
         """Device numbers, in any order: those that hold something at the start, and those that want something."""
         return self._all_members(self._pre), self._all_members(self._post)
 
     def roles(self) -> NDArray[np.uint64]:
-        """uint64[devices]: sums of hashes that are equal for NPUs that hold and want as many chunks of and for the
-        others.
-        """
+        """uint64[devices]: sums of hashes of the chunks that each holds and wants, and of who else does."""
         row = mix_bits(mix_bits(self._counts.astype(np.uint64)) + (self._size * 2 + self._reduced).astype(np.uint64))
         of_set, colour = np.zeros(len(self._sets), np.uint64), np.zeros(self._devices, np.uint64)
         np.add.at(of_set, self._pre, mix_bits(row + mix_bits(self._post.astype(np.uint64))))

@@ -19,7 +19,7 @@ from collc.graph.throughput import gather_rate, reduce_rate
 from collc.synthesis.conditions import conditions_of
 from collc.synthesis.forest.problem import ForestProblem, forest_problem, not_served
 from collc.synthesis.forest.schedules import Portfolio
-from collc.synthesis.forest.trees import gather_candidates, summed_candidates, summed_counts, tree_counts
+from collc.synthesis.forest.trees import gather_candidates, least_work, summed_candidates, summed_counts, tree_counts
 from collc.synthesis.reductions.compose import join, solve, split
 from collc.synthesis.task import COMPILED_TIMES, Effort, Task
 from collc.ten.module import Module
@@ -52,6 +52,9 @@ def forest(task: Task, effort: Effort) -> Schedule:
     effort.progress(0.0, "forest: trees")
     pairs = task.network.link_count * len(problem.members)
     effort.work.add_setup(pairs // COMPILED_TIMES)
+    least = least_work(problem) // COMPILED_TIMES
+    if effort.work.remainder is not None and least >= effort.work.remainder:
+        effort.work.add(least)
     if effort.stop():
         raise _no_schedule()
     try:

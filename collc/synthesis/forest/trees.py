@@ -148,6 +148,23 @@ def summed_candidates(
     yield from ((grown, count, shallow) for shallow in (SHALLOW[1], SHALLOW[0]) for count in counts)
 
 
+def least_work(problem: ForestProblem) -> int:
+    """Edges that are looked at, about, for one tree of each member with chunks, or of one member of each orbit. No
+    candidate takes less.
+    """
+    translations = find_translations(problem.network) if problem.is_uniform else None
+    roots = int(np.count_nonzero(problem.demand)) if translations is None else len(translations.orbits)
+    return roots * _edges_of_tree(problem)
+
+
+def _edges_of_tree(problem: ForestProblem) -> int:
+    """Edges that are looked at to grow a tree, about: all of them, and those of a switch once for each member."""
+    graph = problem.graph
+    switches = np.setdiff1d(np.arange(graph.vertex_count), problem.members)
+    degree = np.bincount(graph.source, minlength=graph.vertex_count)[switches]
+    return ROUNDS * (graph.edge_count + int((degree**2).sum()))
+
+
 class Rerouting:
     """Grows trees on one problem, all of them or, with translations, those of one representative of each orbit.
 
@@ -187,12 +204,8 @@ class Rerouting:
         return self.least is not None and self.least <= ENOUGH * float(time)
 
     def work(self, count: TreeCount) -> int:
-        """Edges that are looked at, about: for each tree all of them, and those of a switch once for each member."""
-        graph = self._problem.graph
-        switches = np.setdiff1d(np.arange(graph.vertex_count), self._problem.members)
-        degree = np.bincount(graph.source, minlength=graph.vertex_count)[switches]
-        edges = graph.edge_count + int((degree**2).sum())
-        return len(self._roots(count)) * edges * ROUNDS
+        """Edges that are looked at, about."""
+        return len(self._roots(count)) * _edges_of_tree(self._problem)
 
     def trees(self, count: TreeCount, shallow: int, work: int | None = None) -> tuple[list[TreeBatch], float]:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.

@@ -146,6 +146,7 @@ class Spread:
             for links, starts in zip(paths.links, entries, strict=True):
                 for link, start in zip(links, starts, strict=True):
                     offsets[link].add(start)
+        words = word_shape(self._count, self._compile_it)[0]
         tables: dict[str, Iterable[int]] = {
             "source": paths.source,
             "slow": slow,
@@ -154,7 +155,9 @@ class Spread:
             "busy": chain.from_iterable(chain.from_iterable(paths.busy)),
             "total": chain.from_iterable(paths.total),
             "fastest": (min(slow[path] for path in row) for row in rows),
-            "serve_work": (SERVE_WORK + sum(map(len, port.values())) // PATHS_LOOKED_AT for port in ports),
+            "serve_work": (  # the second word of what a source has, and each after it, takes a fifth of a path
+                SERVE_WORK + sum(map(len, port.values())) * (4 + words) // (5 * PATHS_LOOKED_AT) for port in ports
+            ),
             "ports": _begins(ports),
             "ends": network.target.tolist(),
             **_csr("first", "link", paths.links),

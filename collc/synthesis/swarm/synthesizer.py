@@ -127,7 +127,8 @@ class _Attempts:
         planned = self._run(rule, most, (wide, stores))
         if planned is None:
             return None
-        kept = prune(self._problem, planned)
+        no_relays = not wide and self._problem.missing_count == len(self._problem.conditions.wanting)
+        kept = planned if no_relays else prune(self._problem, planned)
         return moved_earlier(self._problem, kept) if stores else kept
 
     def _run(self, rule: SpreadRule, most: int | None, variant: tuple[bool, bool]) -> PathTransfers | None:

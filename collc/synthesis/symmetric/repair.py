@@ -12,12 +12,12 @@ So a repair costs what was dropped, not what was planned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from math import isqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from collc.base.memory import require_for_search
 from collc.graph.throughput import load_flows
 from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
 from collc.kernels.link_gaps import NEVER, Layout, Memory
-from collc.kernels.plan_repair import Blocks, Routes, Sends, SpreadKeys, exchange_all, spread_all
+from collc.kernels.plan_repair import Blocks, Routes, Sends, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.messages import Messages, Moves, csr_bounds
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, ranges
@@ -331,12 +331,12 @@ class Repair:
             _bounds_of(map(len, holders)), *np.array(held, np.int64).reshape(-1, 2).T,
             request.onward, request.begin_bounds, request.begin_element,
         )  # fmt: skip
-        spread_keys = SpreadKeys(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
         width = int(np.diff(self.moves.bounds).max(initial=1))
         most = len(keys) + len(lost.key)
         sent = [numbers(np.zeros(size, np.int64), compile_it) for size in (*[most] * 4, most * width)]
         kernel = version_of(spread_all, compile_it)
-        count = self._run(lambda at, memory: kernel(at, memory, spread_keys, Sends(*sent)), width, compile_it)
+        offers: Any = np.zeros((1, 3), np.int64) if compile_it else []
+        count = self._run(lambda at, memory: kernel(at, memory, Sends(*sent), offers), width, compile_it, columns)
         if count < 0:
             return None
         row, sender, route, arrival = (np.asarray(column[:count], np.int64) for column in sent[:4])
@@ -396,18 +396,28 @@ class Repair:
         self.send(chunk[number], owner[number], link, start)
         return True
 
-    def _run(self, kernel: Callable[[Layout, Memory], int], width: int, compile_it: bool) -> int:
-        """What a kernel gives with enough room for the gaps of links. width: links of a route at most."""
+    def _run(
+        self,
+        kernel: Callable[[Layout, Memory], int],
+        width: int,
+        compile_it: bool,
+        keys: Sequence[Int64Array | BoolArray] = (),
+    ) -> int:
+        """What a kernel gives with enough room for the gaps of links. width: links of a route at most. keys: columns of
+        chunks that some elements lack, if any (`Layout`).
+        """
         room = len(self.rows) * (self.count // 4 if compile_it else 8) + self.count
         while True:
             require_for_search(16 * room, "gaps between transfers")
-            layout, memory, size = self._memory(width, room, compile_it)
+            layout, memory, size = self._memory(width, room, compile_it, keys)
             result = kernel(layout, memory)
             if memory[size] <= room:
                 return result
             room *= 4
 
-    def _memory(self, width: int, room: int, compile_it: bool) -> tuple[Layout, Memory, int]:
+    def _memory(
+        self, width: int, room: int, compile_it: bool, keys: Sequence[Int64Array | BoolArray]
+    ) -> tuple[Layout, Memory, int]:
         """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
         translations, moves, times, link = self.translations, self.moves, self.times, self.rows.link
         message, element = np.divmod(self.dropped, self.count)
@@ -422,7 +432,10 @@ class Repair:
         rank[moves.by_rank] = number_of[moves.steps] = np.arange(len(rank))
         axes = zip(translations.sizes, translations.strides, strict=True)
         index = np.stack([np.arange(self.count) // stride % size for size, stride in axes])
-        nothing, zeros = np.full(self.count, -1), np.zeros(self.count, np.int64)
+        nothing, zeros, onwards = np.full(self.count, -1), np.zeros(self.count, np.int64), len(moves.onward)
+        keys = keys or [zeros[:0]] * 12
+        # Holders queue the moves to those that still lack a chunk, and so do the last ones that get it.
+        queue = np.append(moves.onward, np.zeros(onwards * (onwards + np.diff(keys[6]).max(initial=0))))
         columns = (
             translations.sizes, translations.strides, index.ravel(), translations.class_links.ravel(),
             translations.class_row, self.actual.taken, self.actual.window,
@@ -431,16 +444,16 @@ class Repair:
             *_group_starts(sent[:, 2], sent[:, 3], links), self._opposite, self._weak,
             self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.routes, moves.bounds,
             moves.row, moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent,
-            self.messages.target, moves.move_of, nothing, nothing, np.full(self.count, NEVER), zeros, zeros,
-            np.zeros(1), np.zeros(1),
-            np.zeros(width), np.zeros(width), np.zeros(3 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
+            self.messages.target, moves.move_of, *keys, nothing, nothing, np.full(self.count, NEVER), zeros, zeros,
+            queue, *np.zeros((4, 1)),
+            np.zeros(width), np.zeros(width), np.zeros(4 * links), np.ones(1), np.zeros(room), np.zeros(room + 4),
         )  # fmt: skip
         begins = _bounds_of(map(len, columns))
         memory = np.zeros(int(begins[-1]), np.int64)
         for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
             memory[begin : begin + len(column)] = column
-        lengths = len(moves.steps), len(moves.nearest), len(moves.onward), moves.tried, width, room, self._mirror
-        layout = Layout(self.count, self._links, self.end, *lengths, *begins[:-1].tolist())
+        lengths = len(moves.steps), len(moves.nearest), onwards, moves.tried, width, room
+        layout = Layout(self.count, self._links, self.end, *lengths, self._mirror, len(keys[0]), *begins[:-1].tolist())
         return layout, numbers(memory, compile_it), int(begins[-4])
 
 
@@ -449,9 +462,9 @@ def load_kernels() -> None:
     import_module("scipy.sparse.csgraph")
     load_flows()
     layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
-    columns = [memory[:0]] * len(SpreadKeys._fields)
-    compile_kernel(spread_all)(layout, memory, SpreadKeys(*columns), Sends(*columns[:5]))
-    compile_kernel(exchange_all)(layout, memory, Blocks(*columns[:6]), Routes(*columns[:3]))
+    offers: Any = np.zeros((1, 3), np.int64)
+    compile_kernel(spread_all)(layout, memory, Sends(*[memory[:0]] * 5), offers)
+    compile_kernel(exchange_all)(layout, memory, Blocks(*[memory[:0]] * 6), Routes(*[memory[:0]] * 3))
 
 
 def _bounds_of(sizes: Iterable[int]) -> Int64Array:
