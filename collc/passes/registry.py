@@ -87,7 +87,7 @@ class Synthesize:
         if synthesizer.is_optimal and len(Ports.of(module.network)):
             message = f"{self.name} ignores the limits of NPUs, so that its schedules would not be optimal"
             raise NoSchedule(Diagnostic("S0205", message, hint="use 'synthesize auto'; the bound counts the limits"))
-        return limited_schedule(module, lambda free: self._synthesize(free, context))
+        return limited_schedule(module, lambda free: self._synthesize(free, context), synthesizer.counts_limits)
 
     def _synthesize(self, module: Module, context: PassContext) -> Module:
         """The module with a schedule, or with one of each phase."""

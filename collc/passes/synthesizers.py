@@ -162,6 +162,7 @@ _RECORDS: Final = (
         COMMON,
         _copies("swarm", "swarm"),
         applies=lambda _: True,
+        counts_limits=True,
     ),
     Synthesizer(
         "forest",

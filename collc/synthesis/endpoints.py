@@ -1,9 +1,9 @@
 """Schedules for NPUs with limits on what they send and receive, made from schedules without these limits.
 
-A synthesizer plans as if NPUs could use all their links at once: on the links as they are, and on links that share the
-rates of their NPUs in equal parts. The schedules are then retimed with the limits, in the order of the schedule and by
-list scheduling (collc/synthesis/endpoint_lists.py), and the shortest result is used. Retiming keeps the order of
-arrivals and departures of each chunk at each device, so the schedule stays valid.
+A synthesizer plans as if NPUs could use all their links at once: on the links as they are (with the limits if it counts
+them), and on links that share the rates of their NPUs in equal parts. The schedules are then retimed with the limits,
+in the order of the schedule and by list scheduling (collc/synthesis/endpoint_lists.py), and the shortest result is
+used. Retiming keeps the order of arrivals and departures of each chunk at each device, so the schedule stays valid.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def _list_count(transfers: int) -> int:
     return next((lists for most, lists in LISTS if transfers <= most), 0)
 
 
-def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> Module:
-    """The module with the shortest schedule found by a synthesizer that does not count limits, for a network with some.
+def limited_schedule(module: Module, synthesize: Callable[[Module], Module], counts_limits: bool = False) -> Module:
+    """The module with the shortest schedule found by a synthesizer, for a network with limits of NPUs.
 
-    synthesize: runs the synthesizer. Raises NoSchedule S0206 if its schedule cannot be retimed, and what `synthesize`
-    raises, if that is so on all networks without limits.
+    synthesize: runs the synthesizer. counts_limits: whether it plans with the limits in view. Raises NoSchedule S0206
+    if its schedule cannot be retimed, and what `synthesize` raises, if that is so on all networks on which it plans.
     """
     if not len(Ports.of(module.network)):
         return synthesize(module)
     retimed: list[Module] = []
     failures: list[CollcError] = []
-    for network in networks_without_limits(module.network):
+    for network in networks_to_plan_on(module.network, counts_limits):
         try:
             planned = join(synthesize(replace(module, network=network)))
             retimed.append(retimed_for_endpoints(planned, module.network))
@@ -64,11 +64,14 @@ def limited_schedule(module: Module, synthesize: Callable[[Module], Module]) -> 
     return replace(best, notes=(*best.notes, note)) if best.notes else best
 
 
-def networks_without_limits(network: Network) -> list[Network]:
-    """The networks to plan on; one if the limits leave all links their bandwidth."""
+def networks_to_plan_on(network: Network, counts_limits: bool) -> list[Network]:
+    """The networks on which a synthesizer plans: the given one if it counts limits, else the one without them; and one
+    whose links share the rates of their NPUs. Only the one without limits if these leave all links their bandwidth.
+    """
     free, shared = without_limits(network), shared_links(network)
-    same = free.kinds == shared.kinds and np.array_equal(free.kind, shared.kind)
-    return [free] if same else [free, shared]
+    if free.kinds == shared.kinds and np.array_equal(free.kind, shared.kind):
+        return [free]
+    return [network if counts_limits else free, shared]
 
 
 def retimed_for_endpoints(module: Module, network: Network) -> Module:

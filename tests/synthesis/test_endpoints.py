@@ -21,7 +21,19 @@ from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel, RowSchedule
 from collc.verification import verify_schedule
 from tests.endpoints import limited, random_limited_network
-from tests.support import MiB, all_gather, all_reduce, all_to_all, gather, grid, network, reduce_scatter, ring
+from tests.support import (
+    MiB,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    gather,
+    grid,
+    network,
+    reduce,
+    reduce_scatter,
+    ring,
+)
 
 SYNTHESIZERS = (
     "auto",
@@ -101,6 +113,20 @@ def test_a_root_receives_no_faster_than_its_ejection() -> None:
     bound = lower_bound(net, demand, LinkModel.PIPELINED)
     assert (bound.name, bound.time) == ("the ejection of npu[0]", -(-3 * MiB * 10**12 // (20 * 10**9)) + 500_000)
     assert scheduled(net, demand, "auto").collective_time() <= bound.time + 3
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+def test_swarm_plans_with_one_transfer_at_a_time_in_view(inverted: bool) -> None:
+    """An NPU sends, or receives if all is summed, one chunk at a time: two rounds of a binomial tree are shorter than
+    three transfers from the root.
+    """
+    links = [(a, b, FAST) for a in range(4) for b in range(4) if a != b]
+    rate = Fraction(25 * 10**9)
+    net = limited(network(4, links), Endpoint(eject=rate) if inverted else Endpoint(inject=rate))
+    demand = (reduce if inverted else broadcast)([0, 1, 2, 3], 64 * MiB, 1)
+    each = -(-64 * MiB * 10**12 // rate) + 500_000
+    assert scheduled(net, demand, "swarm").collective_time() == 2 * each
+    assert scheduled(net, demand, "auto").collective_time() == 2 * each
 
 
 @pytest.mark.parametrize(("mode", "share"), [("baseline", Fraction(2, 3)), ("offload", Fraction(2))])

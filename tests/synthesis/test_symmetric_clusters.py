@@ -193,7 +193,7 @@ def test_auto_lists_no_millions_of_chunks() -> None:
     module = Module("m", rails(300, 8), unlisted("all_to_all", 2400, 1, 2**30), LinkModel.PIPELINED)
     found = auto(module, Effort())
     assert found.algorithm == "symmetric"
-    assert "5,760,000 transfers" in found.notes[-1]
+    assert "21,561,600 transfers" in found.notes[-1]
     assert verify_schedule(found).ok
 
 

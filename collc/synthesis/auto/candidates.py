@@ -1,8 +1,8 @@
 """The candidates for a module: each synthesizer that applies, on the network as it is or, for sums, with direct links
 in the place of its switches. Schedules on direct links are put back on the switches.
 
-If NPUs have limits, each turn plans without them and starts the transfers anew as the limits allow, as the synthesizer
-alone does (collc/synthesis/endpoints.py). So all times that are compared count the limits.
+If NPUs have limits, each turn starts the transfers that it planned anew as the limits allow, as the synthesizer alone
+does (collc/synthesis/endpoints.py). So all times that are compared count the limits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.synthesis.auto.kinds import ProblemKind
 from collc.synthesis.auto.record import PhasePlanner, Synthesizer
 from collc.synthesis.bounds import task_bound
-from collc.synthesis.endpoints import limited_schedule, networks_without_limits, retiming_work
+from collc.synthesis.endpoints import limited_schedule, networks_to_plan_on, retiming_work
 from collc.synthesis.in_network import in_network
 from collc.synthesis.over_switches import over_switches, pairs_in_switches
 from collc.synthesis.reductions.compose import join, solve, split
@@ -84,15 +84,15 @@ def candidates(
     most = 1 if has_limits else 2  # each turn with limits plans twice, and retimes
     found: list[Candidate] = []
 
-    def add(name: str, ahead: int, search: Search) -> None:
-        found.append(Candidate(name, partial(_with_limits, module, search), min(most, ahead)))
+    def add(name: str, ahead: int, search: Search, counts_limits: bool = False) -> None:
+        found.append(Candidate(name, partial(_with_limits, module, search, counts_limits), min(most, ahead)))
 
     if problem.reduces and module.network.reduces.any() and not module.relays:
         add("in-network", 1, lambda free, on: in_network(free, effort.with_work(on), lambda part: search(part, on)))
     likely = problem.likely_best
     for record in sorted(synthesizers, key=lambda record: [*likely, record.name].index(record.name)):
         if record.applies(problem):
-            add(record.name, 1 + (record.name in likely), partial(plan, record))
+            add(record.name, 1 + (record.name in likely), partial(plan, record), record.counts_limits)
         elif record.applies(direct):
             over = partial(_plan_over_switches, direct_links, partial(plan, record))
             add(f"{record.name} on unwound switches", -1, over)
@@ -123,9 +123,9 @@ def _plan_over_switches(unwind: Callable[[Network], Network], plan: Search, free
     return over_switches(planned, free.network)
 
 
-def _with_limits(module: Module, plan: Search, meter: WorkMeter) -> Module:
-    """The module with the schedule of `plan`, which is given it without limits of NPUs; the shortest if there are
-    several networks without them, each of which gets the same part of the work.
+def _with_limits(module: Module, plan: Search, counts_limits: bool, meter: WorkMeter) -> Module:
+    """The module with the shortest schedule of `plan` on the networks that it is given if NPUs have limits, each of
+    which gets the same part of the work.
     """
     if not len(Ports.of(module.network)):
         return join(plan(module, meter))
@@ -136,7 +136,8 @@ def _with_limits(module: Module, plan: Search, meter: WorkMeter) -> Module:
         _add_whole(meter, retiming_work(len(planned.schedule)))
         return planned
 
-    return limited_schedule(module, _in_parts(meter, len(networks_without_limits(module.network)), plan_to_retime))
+    plans = len(networks_to_plan_on(module.network, counts_limits))
+    return limited_schedule(module, _in_parts(meter, plans, plan_to_retime), counts_limits)
 
 
 Given = TypeVar("Given", Module, Task)

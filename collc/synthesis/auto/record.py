@@ -40,6 +40,7 @@ class Synthesizer:
     load: imports and returns the planner; None: for schedules whose runs all use handwritten algorithms.
     applies: whether `auto` tries it on a problem, asked before it is loaded.
     chooses_others: whether it runs others, so that it counts limits of NPUs itself and names the one that it chose.
+    counts_limits: whether it plans with the limits of NPUs in view.
     is_optimal: whether it promises the optimum, so that its schedules cannot be retimed for limits of NPUs.
     """
 
@@ -49,4 +50,5 @@ class Synthesizer:
     load: Callable[[], PhasePlanner | ModulePlanner] | None = None
     applies: Callable[[ProblemKind], bool] = lambda _: False
     chooses_others: bool = False
+    counts_limits: bool = False
     is_optimal: bool = False

@@ -25,13 +25,13 @@ class PathTransfers:
 def prune(problem: SwarmProblem, planned: PathTransfers) -> PathTransfers:
     """The transfers whose chunk goes, perhaps over further ones, to an NPU that wants it."""
     paths, conditions = problem.paths, problem.conditions
-    ends: list[int] = conditions.task.network.target.tolist()
     column: list[int] = conditions.column.tolist()
+    links = conditions.task.network.link_count
     used = {(npu, row) for row in range(len(conditions)) for npu in conditions.row(row)[1].tolist()}
     kept: list[tuple[int, int, int]] = []
     end = 0
     for row, path, start in reversed(list(zip(planned.row, planned.path, planned.start, strict=True))):
-        if any((ends[link], row) in used for link in paths.links[path]):
+        if any(link < links and (paths.ends[link], row) in used for link in paths.links[path]):
             used.add((paths.source[path], row))
             kept.append((row, path, start))
             end = max(end, start + paths.total[column[row]][path])
@@ -62,7 +62,7 @@ def moved_earlier(problem: SwarmProblem, planned: PathTransfers) -> PathTransfer
     if problem.reserved or paths.repeaters or network.has_limited_buffers:
         return planned
     column: list[int] = problem.conditions.column.tolist()
-    free = [0] * network.link_count
+    free = [0] * len(paths.ends)
     arrived = {(device, row): time for time, device, row in problem.later}
     starts: list[int] = []
     end = 0

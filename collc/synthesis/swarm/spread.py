@@ -132,7 +132,7 @@ class Spread:
 
     def _path_tables(self, half_ratio: int) -> _PathTables:
         """The tables of the network, for the classes of paths that begin at a ratio."""
-        problem, paths, network = self._problem, self._problem.paths, self._problem.conditions.task.network
+        problem, paths = self._problem, self._problem.paths
         classes = path_classes_of(problem, half_ratio) if half_ratio else []
         slow = path_class_numbers(paths, classes)
         non_minimal = non_minimal_paths(paths, slow)
@@ -141,7 +141,7 @@ class Spread:
             first_of[list(each.component)] = list(each.component.values())
         ports, fed, users = self._receivers()
         rows = [row for port in ports for row in port.values()]
-        offsets: list[set[int]] = [set() for _ in range(network.link_count)]
+        offsets: list[set[int]] = [set() for _ in paths.ends]
         for entries in paths.start:
             for links, starts in zip(paths.links, entries, strict=True):
                 for link, start in zip(links, starts, strict=True):
@@ -159,7 +159,7 @@ class Spread:
                 SERVE_WORK + sum(map(len, port.values())) * (4 + words) // (5 * PATHS_LOOKED_AT) for port in ports
             ),
             "ports": _begins(ports),
-            "ends": network.target.tolist(),
+            "ends": paths.ends,
             **_csr("first", "link", paths.links),
             **_csr("over", "path", rows),
             **_csr("fed_first", "fed", map(sorted, fed)),
@@ -191,7 +191,7 @@ class Spread:
         receives: list[bool] = np.logical_or.reduce(self._need, axis=1).tolist()
         ports: list[dict[int, list[int]]] = [{} for _ in receives]
         fed: list[set[int]] = [set() for _ in receives]
-        users: list[set[int]] = [set() for _ in range(self._problem.conditions.task.network.link_count)]
+        users: list[set[int]] = [set() for _ in paths.ends]
         for path, (source, target, over) in enumerate(zip(paths.source, paths.target, paths.links, strict=True)):
             if receives[target]:
                 ports[target].setdefault(over[-1], []).append(path)
@@ -286,7 +286,7 @@ class Spread:
             chunks=self._count,
             paths=count,
             hops=len(paths.tables["link"]),
-            links=task.network.link_count,
+            links=len(problem.paths.ends),
             sizes=sizes,
             classes=len(paths.weight),
             words=words,

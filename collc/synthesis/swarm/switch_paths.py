@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from collc.graph.digraph import Digraph, strongly_connected
 from collc.graph.paths import Edge, last_edges, shortest_path_tree
 from collc.synthesis.task import Task
 from collc.ten.arrays import distinct
+from collc.ten.limited import Ports
 from collc.ten.network import Network
 from collc.ten.schedule import Clock
 
@@ -30,14 +31,17 @@ MAX_PATHS = 200_000
 class SwitchPaths:
     """The switch paths of a network, numbered from 0.
 
-    Per path: `source` is an NPU, or a switch of `repeaters`; `target` is an NPU; `links` are its links in order.
+    Per path: `source` is an NPU, or a switch of `repeaters`; `target` is an NPU; `links` are its links in order, and
+    before and after them, as if these were links, the ports of its source and target if they have any (`Ports`).
 
+    ends: by link, its target; by port, which follow the links, its NPU.
     repeaters: switches that may send a chunk on more than once after it has arrived once.
     summing: switches into which a chunk may come only once. Backwards in time, these add up what they send on.
     start, busy: by size and path; for each link, the picoseconds from the start of the first link until the chunk
     enters this one, and how long this one is busy. total: by size and path, picoseconds until arrival.
     """
 
+    ends: list[int]
     source: list[int]
     target: list[int]
     links: list[tuple[int, ...]]
@@ -76,7 +80,33 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
     summing = network.multicast if task.inverted else np.zeros(network.switch_count, np.bool_)
     summing_switches = frozenset((np.flatnonzero(summing) + network.npu_count).tolist())
     targets = [ends[path[-1]] for path in links]
-    return SwitchPaths(source, targets, links, repeaters, summing_switches, *_times(network, clock, links))
+    paths = SwitchPaths(ends, source, targets, links, repeaters, summing_switches, *_times(network, clock, links))
+    return _with_ports(paths, task)
+
+
+def _with_ports(paths: SwitchPaths, task: Task) -> SwitchPaths:
+    """The paths with the ports at both ends; see `SwitchPaths`."""
+    network, count = task.network, len(paths.ends)
+    if task.inverted:  # backwards in time: what an NPU sends arrives
+        network = replace(network, source=network.target, target=network.source)
+    ports = Ports.of(network)
+    if not len(ports):
+        return paths
+    out, into = (ports.into, ports.out) if task.inverted else (ports.out, ports.into)
+    ends = [(int(out[source]), int(into[target])) for source, target in zip(paths.source, paths.target, strict=True)]
+
+    def between_ports(path: int, at_source: int, values: tuple[int, ...], at_target: int) -> tuple[int, ...]:
+        first, last = ends[path]
+        return (*([at_source] * (first >= 0)), *values, *([at_target] * (last >= 0)))
+
+    links = [between_ports(k, count + ends[k][0], over, count + ends[k][1]) for k, over in enumerate(paths.links)]
+    start, busy = list[list[tuple[int, ...]]](), list[list[tuple[int, ...]]]()
+    for size, times in enumerate(ports.occupancy(np.unique(task.demand.chunks.size)).T.tolist()):
+        taken: list[int] = times
+        of_paths = list(enumerate(zip(paths.start[size], paths.busy[size], paths.total[size], strict=True)))
+        start.append([between_ports(k, 0, at, max(0, total - taken[ends[k][1]])) for k, (at, _, total) in of_paths])
+        busy.append([between_ports(k, taken[ends[k][0]], each, taken[ends[k][1]]) for k, (_, each, _) in of_paths])
+    return replace(paths, ends=[*paths.ends, *ports.devices], links=links, start=start, busy=busy)
 
 
 def _too_many_paths(network: Network) -> NoSchedule:

@@ -23,6 +23,7 @@ from collc.synthesis.swarm.problem import SwarmProblem, swarm_problem, with_all_
 from collc.synthesis.swarm.spread import PATHS_LOOKED_AT, SERVE_WORK, Spread, SpreadRule
 from collc.synthesis.swarm.switch_paths import SwitchPaths, has_many_paths, repeaters_of
 from collc.synthesis.task import COMPILED_TIMES, RANDOM_TRIALS, TRIAL_WORK, Effort, Task
+from collc.ten.limited import Ports
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
 PLAIN_WORK = LOAD_TIME // 3
@@ -49,7 +50,7 @@ def swarm(task: Task, effort: Effort) -> Schedule:
     conditions = conditions_of(task)
     if not len(conditions):
         return RowSchedule(task.model, Transfers.concatenate([]))
-    best = grow(conditions, repeaters_of(task), effort)
+    best = None if len(Ports.of(task.network)) else grow(conditions, repeaters_of(task), effort)
     if best is not None and has_many_paths(task.network):
         effort.work.finish()
         return RowSchedule(task.model, best[1])
@@ -153,7 +154,8 @@ def _rules(problem: SwarmProblem, effort: Effort) -> Iterator[tuple[SpreadRule, 
     """
     alike = len(set(problem.paths.slowest)) == 1
     half_ratios = (0,) if alike else (3, 0)
-    models = (False, True) if problem.conditions.task.model is LinkModel.PIPELINED else (False,)
+    task, has_ports = problem.conditions.task, len(problem.paths.ends) > problem.conditions.task.network.link_count
+    models = (False, True) if task.model is LinkModel.PIPELINED and not has_ports else (False,)
     for trial in range(max(effort.trials, RANDOM_TRIALS) + 1):
         for half_ratio in half_ratios:
             for stores in models:
@@ -173,13 +175,15 @@ def _no_schedule(task: Task, effort: Effort) -> NoSchedule:
 def _transfers(problem: SwarmProblem, planned: PathTransfers) -> Transfers:
     """The transfers on the links of the paths."""
     paths, conditions = problem.paths, problem.conditions
+    count = conditions.task.network.link_count
     chunks: list[int] = []
     links: list[int] = []
     starts: list[int] = []
     column: list[int] = conditions.column.tolist()
     for row, path, start in zip(planned.row, planned.path, planned.start, strict=True):
-        offsets = paths.start[column[row]][path]
-        chunks += [row] * len(offsets)
-        links += paths.links[path]
-        starts += [start + offset for offset in offsets]
+        for link, offset in zip(paths.links[path], paths.start[column[row]][path], strict=True):
+            if link < count:  # no port
+                chunks.append(row)
+                links.append(link)
+                starts.append(start + offset)
     return Transfers.of(conditions.chunk[np.array(chunks)], np.array(links), np.array(starts, np.int64))
