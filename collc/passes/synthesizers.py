@@ -153,6 +153,7 @@ _RECORDS: Final = (
         "as 'hierarchical'",
         COMMON,
         _copies("by_dimension.orders", "themis"),
+        applies=lambda problem: problem.has_dimensions,
     ),
     Synthesizer(
         "swarm",

@@ -8,6 +8,7 @@ sends to NPU i + d, and start when all their links are free.
 
 from __future__ import annotations
 
+from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -20,7 +21,7 @@ from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
 from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, least_loaded, send
 from collc.synthesis.conditions import Conditions, conditions_of
-from collc.synthesis.task import Task
+from collc.synthesis.task import COMPILED_TIMES, Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions, ranges
 from collc.ten.demand import Demand, Op
 from collc.ten.network import Network
@@ -60,12 +61,16 @@ def along_shortest_paths(task: Task) -> Schedule:
     return RowSchedule(task.model, Transfers.of(chunk, messages.link, _starts(conditions, messages)))
 
 
-def tree_count(demand: Demand) -> int:
-    """How many trees of shortest paths are searched for a demand, at most."""
+def tree_count(demand: Demand, links: int) -> int:
+    """How many trees of shortest paths are searched, at most, with those of rounds. links: their number."""
     table = demand.chunks
     first, last = (table.pre, table.post) if bool((table.op == Op.COPY).all()) else (table.post, table.pre)
-    ends = (first, last) if bool((table.sets.sizes[last] == 1).all()) else (first,)
-    return min(len(np.unique(end)) for end in ends)
+    if not bool((table.sets.sizes[last] == 1).all()):
+        return len(np.unique(first))
+    holders, receivers = (len(np.unique(end)) for end in (first, last))
+    roots = min(holders, receivers)
+    in_rounds = receivers < holders or roots <= ROUNDS
+    return roots * (1 + 2 * _rounds(roots, links) * in_rounds // COMPILED_TIMES)  # a look takes 10 ns
 
 
 def _check_hops(hops: int) -> None:
@@ -155,37 +160,111 @@ def _messages(conditions: Conditions, trees: Int32Array, rows: Int32Array) -> _M
 
 
 def _messages_of_pairs(conditions: Conditions, trees: Int32Array, gathers: bool) -> list[_Messages]:
-    """The messages of all rows, each with one holder and one receiver, in rounds: in each, every device has one of its
-    shortest paths to the root, on which the largest load so far is the least.
+    """The messages of all rows, each with one holder and one receiver.
 
     trees: int32[rows], by root and size. gathers: whether the roots are the receivers.
     """
     network, parts, hops = conditions.task.network, list[_Messages](), 0
-    inner, outer = (network.target, network.source) if gathers else (network.source, network.target)
-    roots, leaves = (conditions.wanting, conditions.holders) if gathers else (conditions.holders, conditions.wanting)
     offsets, order = group_positions(trees, int(trees.max(initial=-1)) + 1)
-    rounds = max(1, min(ROUNDS, MOST_HOPS // (len(offsets) * max(1, network.link_count))))
-    compile_it = runs_compiled(least_loaded, STEP_TIME * len(offsets) * rounds * network.link_count)
-    choose, load = version_of(least_loaded, compile_it), np.zeros(network.link_count, np.int64)
-    graph, direction = (Digraph.of(network), 1) if gathers else (Digraph.of(network).reverse(), -1)
-    ends = tuple(numbers(end.astype(np.int64), compile_it) for end in (inner, outer))
+    router, direction = _Router(conditions, gathers, len(offsets) - 1), 1 if gathers else -1
     for low, high in pairwise(offsets.tolist()):
-        rows, column = order[low:high], int(conditions.column[order[low]])
-        length = np.maximum(1, conditions.clock.total[network.kind, column])
-        distance = distances_to(graph, length, roots[rows[:1]])[0]
-        if bool((distance[leaves[rows]] >= UNREACHABLE).any()):
-            conditions.farthest(conditions.times_to(0))  # raises: no path leads there, whatever the size
-        tight = np.flatnonzero((distance[inner] < UNREACHABLE) & (distance[outer] == distance[inner] + length))
-        tight = numbers(tight[np.argsort(distance[outer[tight]], kind="stable")], compile_it)
-        for some in (rows[first::rounds] for first in range(min(rounds, len(rows)))):
-            after = numbers(np.full(network.device_count, -1), compile_it)
-            choose(tight, ends[0], ends[1], numbers(load, compile_it), zeros(network.device_count, compile_it), after)
-            walk, links = _walks(np.asarray(after), inner, leaves[some], int(roots[rows[0]]))
-            load += np.bincount(links, minlength=len(load)) * conditions.clock.busy[network.kind, column]
-            parts.append(_Messages.of_walks(network, some[walk][::direction], links[::direction]))
+        rows = order[low:high]
+        for number, links in router.route(rows):
+            parts.append(_Messages.of_walks(network, rows[number][::direction], links[::direction]))
             hops += len(links)
             _check_hops(hops)
     return parts
+
+
+def _rounds(roots: int, links: int) -> int:
+    return max(1, min(ROUNDS, MOST_HOPS // max(1, roots * links)))
+
+
+class _Router:
+    """Chooses paths between roots and other devices in rounds: in each, every device has one of its shortest paths to
+    the root, on which the largest load so far is the least.
+
+    If the links at a root are loaded unevenly, each round uses the one that is free first, and shortest paths to it
+    that do not cross the root; if that loads no link more.
+    """
+
+    def __init__(self, conditions: Conditions, gathers: bool, roots: int) -> None:
+        network = conditions.task.network
+        self._conditions, self._rounds = conditions, _rounds(roots, network.link_count)
+        ends = (conditions.wanting, conditions.holders)
+        self._root, self._leaf = ends if gathers else ends[::-1]
+        self._inner, self._outer = (network.target, network.source)[:: 1 if gathers else -1]
+        self._graph = Digraph.of(network) if gathers else Digraph.of(network).reverse()
+        self._compile_it = runs_compiled(least_loaded, STEP_TIME * roots * self._rounds * network.link_count)
+        self._ends = self._numbers(self._inner.astype(np.int64)), self._numbers(self._outer.astype(np.int64))
+        self._load = np.zeros(network.link_count, np.int64)
+
+    def _numbers(self, values: Int64Array) -> MutableSequence[int]:
+        return numbers(values, self._compile_it)
+
+    def route(self, rows: Int32Array) -> list[tuple[Int64Array, Int64Array]]:
+        """(positions in `rows`, links), int64 each: paths from other devices to their root, several at a time."""
+        conditions, root, leaves = self._conditions, int(self._root[rows[0]]), self._leaf[rows]
+        kind, column = conditions.task.network.kind, int(conditions.column[rows[0]])
+        length, busy = np.maximum(1, conditions.clock.total[kind, column]), conditions.clock.busy[kind, column]
+        shortest = self._order(length, root)
+        at_root, before = np.flatnonzero(self._inner == root), self._load[self._inner == root]
+        plain, load = self._in_rounds(leaves, root, busy, lambda _load, _count: (shortest,))
+        even = len(rows) / float((1 / np.maximum(1, busy[at_root])).sum())
+        if len(at_root) > 1 and (load[at_root] - before).max() * (ROUNDS - 1) > even * ROUNDS:
+            known: dict[int, Int64Array] = {}
+
+            def by_free_link(load: Int64Array, count: int) -> tuple[Int64Array, ...]:
+                link = int(at_root[np.argmin(load[at_root] + count * busy[at_root])])
+                if link not in known:
+                    known[link] = self._order(length, root, link)
+                return known[link], shortest
+
+            spread, spread_load = self._in_rounds(leaves, root, busy, by_free_link)
+            if spread_load.max() < load.max():
+                plain, load = spread, spread_load
+        self._load = load
+        return plain
+
+    def _order(self, length: Int64Array, root: int, last: int = -1) -> Int64Array:
+        """int64: the links on shortest paths to a root, those nearest to it first. last: the only link into it."""
+        inner, outer, target = self._inner, self._outer, root
+        kept = np.ones(len(length), np.bool_)
+        if last >= 0:
+            kept, target = (inner != root) & (outer != root), int(outer[last])
+        distance = distances_to(self._graph.with_edges(kept), length[kept], np.array([target], np.int32))[0]
+        if last < 0 and bool((distance[self._leaf[self._root == root]] >= UNREACHABLE).any()):
+            self._conditions.farthest(self._conditions.times_to(0))  # raises: no path leads there, whatever the size
+        tight = np.flatnonzero(kept & (distance[inner] < UNREACHABLE) & (distance[outer] == distance[inner] + length))
+        tight = tight[np.argsort(distance[outer[tight]], kind="stable")]
+        return tight if last < 0 else np.append(last, tight)
+
+    def _in_rounds(
+        self,
+        leaves: Int32Array,
+        root: int,
+        busy: Int64Array,
+        orders: Callable[[Int64Array, int], tuple[Int64Array, ...]],
+    ) -> tuple[list[tuple[Int64Array, Int64Array]], Int64Array]:
+        """(paths as of `route`, the load of all links after it). orders: given the load so far and a number of chunks,
+        links as of `_order`, those to be tried first; the last ones lead from all devices.
+        """
+        choose, load = version_of(least_loaded, self._compile_it), self._load.copy()
+        walks: list[tuple[Int64Array, Int64Array]] = []
+        for first in range(min(self._rounds, len(leaves))):
+            left = np.arange(first, len(leaves), self._rounds)
+            for order in orders(load, len(left)):
+                count = self._conditions.task.network.device_count
+                after, worst = self._numbers(np.full(count, -1)), zeros(count, self._compile_it)
+                choose(self._numbers(order), *self._ends, self._numbers(load), worst, after)
+                reached = np.asarray(after)[leaves[left]] >= 0
+                walk, links = _walks(np.asarray(after), self._inner, leaves[left[reached]], root)
+                walks.append((left[reached][walk], links))
+                load += np.bincount(links, minlength=len(load)) * busy
+                left = left[~reached]
+                if not len(left):
+                    break
+        return walks, load
 
 
 def _walks(after: Int64Array, inner: Int32Array, start: Int32Array, root: int) -> tuple[Int64Array, Int64Array]:

@@ -54,5 +54,5 @@ def test_the_language_python_and_auto_know_the_example(tmp_path: Path) -> None:
         schedule("all_gather", "auto", tmp_path, synthesizer="flod")
     assert schedule("all_gather", "tacos", tmp_path, synthesizer="flood").synthesizer == "flood"
     module = Module("m", grid(2, 3), all_gather(list(range(6)), 6))
-    known = candidates(module, Effort(), lambda: Bound(0, ""), list(SYNTHESIZERS.values()), lambda inner, _: inner)
+    known = candidates(module, Effort(), lambda: Bound(0, ""), list(SYNTHESIZERS.values()), lambda inner, _: inner, 0)
     assert "flood" in {candidate.name for candidate in known}

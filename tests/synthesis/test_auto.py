@@ -263,14 +263,14 @@ def test_work_is_counted_and_ends_the_search():
     module = Module("m", net, all_gather(list(range(7)), chunks=4))
     spent: dict[int, int] = {}
     times: list[int] = []
-    for limit in (1, 100_000, 140_000, 400_000):
+    for limit in (1, 50_000, 70_000, 400_000):
         meter = WorkMeter(limit)
         effort = Effort(work=meter)
         times.append(time_of(join(solve(module, lambda task, effort=effort: swarm(task, effort)))))
         spent[limit] = meter.spent
     assert times == sorted(times, reverse=True)
-    assert 100_000 <= spent[100_000] < 100_000 + spent[1]
-    assert 140_000 <= spent[140_000] < 140_000 + spent[1]
+    assert 50_000 <= spent[50_000] < 50_000 + spent[1]
+    assert 70_000 <= spent[70_000] < 70_000 + spent[1]
     assert spent[400_000] < 400_000 + LOAD_TIME  # attempts are compiled, so that all are made
 
 

@@ -82,7 +82,7 @@ def test_a_gather_takes_one_search_and_the_time_of_a_scatter(net: Network, time:
     """Never longer than the chunks one after another over the last link, or over all links of a ring in turn."""
     for make, trees in ((support.gather, 1), (support.scatter, 1), (support.all_to_all, 8)):
         module = Module("m", net, make(list(range(8)), 1000, 1), LinkModel.STORE)
-        assert tree_count(module.demand) == trees
+        assert tree_count(module.demand, net.link_count) == trees * (1 + 2 * 64 // 6)
         built = join(solve(module, along_shortest_paths))
         assert verify_schedule(built).ok
         if trees == 1:
@@ -102,6 +102,22 @@ def test_chunks_are_divided_among_shortest_paths(make: Callable[[list[int], int,
     assert sorted(at_corner[at_corner > 0].tolist()) == [17, 18]
     bound = lower_bound(net, module.demand, module.model).time
     assert built.collective_time() <= bound * (18 + most) // 18
+
+
+@pytest.mark.parametrize("make", [support.gather, support.scatter])
+def test_a_link_at_the_root_that_no_shortest_path_crosses_takes_its_part(
+    make: Callable[[list[int], int, int], Demand],
+) -> None:
+    """Sixteen NPUs reach the root over NPU 1; its neighbour 2 is one hop more. All 18 chunks over one link took 18."""
+    pairs = [(0, 1), (0, 2), (1, 2), *((1, leaf) for leaf in range(3, 19))]
+    net = support.network(19, [(*ends, KIND) for pair in pairs for ends in (pair, pair[::-1])])
+    module = Module("m", net, make(list(range(19)), 1000, 1), LinkModel.STORE)
+    built = join(solve(module, along_shortest_paths))
+    assert built.schedule is not None
+    assert verify_schedule(built).ok
+    link = built.schedule.transfers.link
+    at_root = np.bincount(link[(net.target[link] == 0) | (net.source[link] == 0)])
+    assert sorted(at_root[at_root > 0].tolist()) == [9, 9]
 
 
 def bytes_of(seed: int) -> tuple[bytes, ...]:

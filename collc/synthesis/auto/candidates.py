@@ -62,10 +62,16 @@ class Candidate:
 
 
 def candidates(
-    module: Module, effort: Effort, bound: Callable[[], Bound], synthesizers: Sequence[Synthesizer], search: Search
+    module: Module,
+    effort: Effort,
+    bound: Callable[[], Bound],
+    synthesizers: Sequence[Synthesizer],
+    search: Search,
+    least: int,
 ) -> list[Candidate]:
     """All candidates; of those that are equally far ahead, the likelier ones first. Only synthesizers that do not plan
     over switches plan on direct links. bound: of the module. search: for the sums of nodes in switches that reduce.
+    least: the least number of transfers.
     """
     free = replace(module, network=without_limits(module.network))
     problem = direct = ProblemKind(free)
@@ -74,7 +80,7 @@ def candidates(
         with suppress(ValueError):  # not all switches can be unwound
             direct = ProblemKind(replace(free, network=direct_links(free.network)))
     has_limits = len(Ports.of(module.network)) > 0
-    plan = _Planner(effort, None if has_limits else lambda: bound().time).plan
+    plan = _Planner(effort, None if has_limits else lambda: bound().time, least).plan
     most = 1 if has_limits else 2  # each turn with limits plans twice, and retimes
     found: list[Candidate] = []
 
@@ -90,13 +96,14 @@ def candidates(
         elif record.applies(direct):
             over = partial(_plan_over_switches, direct_links, partial(plan, record))
             add(f"{record.name} on unwound switches", -1, over)
-    add(LAST_RESORT, 1, _along_shortest_paths)
+    add(LAST_RESORT, 1, partial(_along_shortest_paths, least))
     return sorted(found, key=lambda candidate: -candidate.ahead)
 
 
-def _along_shortest_paths(free: Module, meter: WorkMeter) -> Module:
-    _add_whole(meter, TRANSFER_WORK * free.demand.pair_count)
-    _add_whole(meter, tree_count(free.demand) * free.network.link_count // COMPILED_TIMES)
+def _along_shortest_paths(least: int, free: Module, meter: WorkMeter) -> Module:
+    _add_whole(meter, 2 * (free.demand.pair_count + least))
+    links = free.network.link_count
+    _add_whole(meter, tree_count(free.demand, links) * links // COMPILED_TIMES)
     return solve(free, along_shortest_paths)
 
 
@@ -157,10 +164,12 @@ def _in_parts(meter: WorkMeter, count: int, plan: Callable[[Given], Planned]) ->
 
 
 class _Planner:
-    """Plans of single synthesizers. bound: of all plans; None: not known, as without limits that NPUs have."""
+    """Plans of single synthesizers. bound: of all plans; None: not known, as without limits that NPUs have. least: the
+    least number of transfers, but on unwound switches.
+    """
 
-    def __init__(self, effort: Effort, bound: Callable[[], int] | None) -> None:
-        self._effort, self._bound = effort, bound
+    def __init__(self, effort: Effort, bound: Callable[[], int] | None, least: int) -> None:
+        self._effort, self._bound, self._least = effort, bound, least
         self._task_bounds: dict[tuple[bool, bool], int] = {}
 
     def plan(self, record: Synthesizer, free: Module, meter: WorkMeter) -> Module:
@@ -169,7 +178,8 @@ class _Planner:
         planner, effort = record.load(), self._effort.with_work(meter)
         if not isinstance(planner, PhasePlanner):
             return planner.plan(free, replace(effort, bound=self._bound), {})
-        least = free.demand.least_transfers // COMPILED_TIMES  # all are listed, more than that many in a unit by none
+        least = free.demand.least_transfers if free.network.unwound else self._least
+        least //= COMPILED_TIMES  # all are listed, more than that many in a unit by none
         if meter.remainder is not None and least >= meter.remainder:
             _add_whole(meter, least)
 

@@ -11,8 +11,8 @@ along shortest paths if all others are given up.
 
 Nothing is tried that could not be shorter: the search ends at the lower bound. From the turn on that finds the first
 schedule, all candidates together take at most three times the work in which the best one was found, and SPARE_WORK;
-less if that is near its bound; the search that leads, those likely the best, and all if the best schedule takes over
-GROWTH^3 times the bound, GROWTH^2 times SPARE_WORK. The notes say what was given up.
+less if that is near its bound; the search that leads, and those likely the best that have no schedule yet, GROWTH^2
+times SPARE_WORK. The notes say what was given up.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ class _Search:
         not.
         """
         demand, last = self.module.demand, self.effort.experience or Experience()
-        known, most = candidates(self.module, self.effort, self.bound, self.synthesizers, self._plan_part), 2
+        most, given = 2, (self.module, self.effort, self.bound, self.synthesizers, self._plan_part)
+        known = candidates(*given, self.least)
         if self.is_too_long:
             known = [candidate for candidate in known if candidate.name == "symmetric"]
         divided = by_group(self.module, self._plan_part)
@@ -210,12 +211,13 @@ class _Search:
         last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
 
     def result(self) -> tuple[Turns, Module]:
-        """The best schedule, and the turns that found it. Raises what the first candidate raised if there is none."""
+        """The best schedule, and the turns that found it. Raises what a candidate raised if there is none."""
         if self.best is None or self.best.built is None:
             check_transfer_count(self.least, most_listed(self.effort))
-            failures = (turns.failure for turns in self._turns if turns.failure and not self.effort.stop())
+            failures = [turns.failure for turns in self._turns if turns.failure and not self.effort.stop()]
+            failures.sort(key=lambda failure: not isinstance(failure, NoSchedule))  # the others do not apply
             stopped = Diagnostic("S0201", "stopped before any schedule was found", hint="give it more time")
-            raise next(failures, NoSchedule(stopped))
+            raise failures[0] if failures else NoSchedule(stopped)
         return self.best, self.best.built
 
     @property
@@ -258,9 +260,8 @@ class _Search:
         if gain <= 0 or others_plan_each_part or turns.is_spare > best.is_spare:
             return 0
         share = min(Fraction(1), GROWTH**2 * gain)
-        is_poor = best.time > GROWTH**3 * self.bound().time
-        is_likely = share == 1 and (turns is best or turns.candidate.ahead > 1 or is_poor)
-        more = share * (2 * best.useful + spare * (GROWTH**2 if is_likely else 1))
+        may_lead = turns is best or (turns.built is None and turns.candidate.ahead > 1)
+        more = share * (2 * best.useful + spare * (GROWTH**2 if share == 1 and may_lead else 1))
         left = best.useful + int(more) + self.in_vain - self.spent
         return left if self.most is None else min(left, self.most - self.spent)
 

@@ -65,7 +65,8 @@ class TreeGrower:
             if effort.stop():
                 return None
             seeds, members = self._ends(chunk)
-            effort.work.add(TASK_WORK * sum(map(len, members)) // (COMPILED_TIMES if self._large else 1))
+            work = sum(max(TASK_WORK * len(wanting), links // TASK_WORK) for wanting in members if len(wanting))
+            effort.work.add(work // (COMPILED_TIMES if self._large else 1))
             cost = costs[int(self._clock.size_of[chunk])]
             for side, wanting, links_of in zip((self._up, self._down), members, rows, strict=True):
                 if not len(wanting):

@@ -62,17 +62,21 @@ class SpreadRule:
 class _PathTables:
     """What attempts with one `SpreadRule.half_ratio` share.
 
-    tables, sizes: of the kernel's memory, and fields of its layout, by name. component: int64[classes, devices], -1:
-    none. in_turn: see SpreadLayout. weight: of each class. rows, ports: the most paths and ports into a device.
+    tables, sizes: of the kernel's memory, and fields of its layout, by name. cells: the tables one behind the other.
+    component: int64[classes, devices], -1: none. in_turn: see SpreadLayout. weight: of each class. rows, ports: the
+    most paths and ports into a device. events, nodes: of what is reserved.
     """
 
     tables: Tables
     sizes: dict[str, int]
+    cells: Any
     in_turn: bool
     component: Int64Array
     weight: list[int]
     rows: int
     ports: int
+    events: list[tuple[int, int]]
+    nodes: list[int]
 
 
 class Spread:
@@ -106,10 +110,10 @@ class Spread:
         if rule.half_ratio not in self._paths:
             self._paths[rule.half_ratio] = self._path_tables(rule.half_ratio)
         paths = self._paths[rule.half_ratio]
-        waiting, head, nodes = self._events(paths, order)
-        state = {**self._sets(paths, order), "rank": rank, "head": head}
-        layout, memory = self._laid_out(paths, state, len(nodes) // 3, len(waiting) // 2)
-        arrays = memory, *map(self._array, (nodes, waiting, [0] * (3 * memory[NEEDED])))
+        waiting = self._events(paths, order)
+        state = {**self._sets(paths, order), "rank": rank}
+        layout, memory = self._laid_out(paths, state, len(waiting) // 2)
+        arrays = memory, *map(self._array, (paths.nodes, waiting, [0] * (3 * memory[NEEDED])))
         limits = -1 if limit is None else limit, -1 if most is None else max(0, most)
         kernel: Any = version_of(spread, self._compile_it)
         _, nodes, waiting, plan = arrays
@@ -142,6 +146,7 @@ class Spread:
             for links, starts in zip(paths.links, entries, strict=True):
                 for link, start in zip(links, starts, strict=True):
                     offsets[link].add(start)
+        words = word_shape(self._count, self._compile_it)[0]
         tables: dict[str, Iterable[int]] = {
             "source": paths.source,
             "slow": slow,
@@ -150,7 +155,9 @@ class Spread:
             "busy": chain.from_iterable(chain.from_iterable(paths.busy)),
             "total": chain.from_iterable(paths.total),
             "fastest": (min(slow[path] for path in row) for row in rows),
-            "serve_work": (SERVE_WORK + sum(map(len, port.values())) // PATHS_LOOKED_AT for port in ports),
+            "serve_work": (  # the second word of what a source has, and each after it, takes a fifth of a path
+                SERVE_WORK + sum(map(len, port.values())) * (4 + words) // (5 * PATHS_LOOKED_AT) for port in ports
+            ),
             "ports": _begins(ports),
             "ends": network.target.tolist(),
             **_csr("first", "link", paths.links),
@@ -162,14 +169,20 @@ class Spread:
         }
         first_links = [links[0] for links in paths.links]
         hops = max(map(len, paths.links), default=0)
+        listed: Tables = {name: np.fromiter(table, np.int64).tolist() for name, table in tables.items()}
+        events, head, nodes = self._chains(listed)
+        listed = {**listed, "head": head}
         return _PathTables(
-            {name: np.fromiter(table, np.int64).tolist() for name, table in tables.items()},
+            listed,
             {"sends": 2 * len(rows), "intervals": 2 * hops, "turns": 2 if non_minimal else 1},
+            self._array(list(chain.from_iterable(listed.values()))),
             bool(classes) or len(set(first_links)) < len(first_links),
             component,
             weights_of(len(classes), self._devices),
             max((sum(map(len, port.values())) for port in ports), default=0),
             max(map(len, ports), default=0),
+            events,
+            nodes,
         )
 
     def _receivers(self) -> tuple[list[dict[int, list[int]]], list[set[int]], list[set[int]]]:
@@ -238,7 +251,7 @@ class Spread:
             "urgency": urgency.tolist(),
         }
 
-    def _laid_out(self, paths: _PathTables, state: Tables, nodes: int, events: int) -> tuple[SpreadLayout, Any]:
+    def _laid_out(self, paths: _PathTables, state: Tables, events: int) -> tuple[SpreadLayout, Any]:
         """Where each table begins in the memory of the kernel, and that memory."""
         problem = self._problem
         task, count, sizes = problem.conditions.task, len(problem.paths.links), len(problem.sizes)
@@ -262,9 +275,9 @@ class Spread:
         }
         counters = [0 for _ in COUNTERS]
         counters[MISSING], counters[NEEDED] = problem.missing_count, int(self._need.sum())
-        counters[NODES], counters[EVENTS] = nodes, events
-        tables: Tables = {"": counters, **paths.tables, **state} | {name: [0] * size for name, size in room.items()}
-        begins = dict(zip(tables, _begins(tables.values()), strict=False))
+        counters[NODES], counters[EVENTS] = len(paths.nodes) // 3, events
+        lengths = {"": len(counters)} | {name: len(table) for name, table in {**paths.tables, **state}.items()} | room
+        begins: dict[str, int] = dict(zip(lengths, np.cumsum([0, *lengths.values()]).tolist(), strict=False))
         del begins[""]
         if sizes == 1:
             begins["blocked_all"] = begins["blocked"]
@@ -286,15 +299,21 @@ class Spread:
             **paths.sizes,
             **begins,
         )
+        parts, free = (counters, paths.cells, *state.values()), sum(room.values())
         if self._compile_it:
-            return layout, np.concatenate([np.asarray(table, np.int64) for table in tables.values()])
-        return layout, list(chain.from_iterable(tables.values()))
+            return layout, np.concatenate([*parts, np.zeros(free)], dtype=np.int64, casting="unsafe")
+        return layout, [*chain.from_iterable(parts), *[0] * free]
 
-    def _events(self, paths: _PathTables, order: list[int]) -> tuple[list[int], list[int], list[int]]:
-        """The heap of events at the start; the first node of each chain, and the nodes of what is reserved."""
-        problem, first, ends = self._problem, paths.tables["offset_first"], paths.tables["offset"]
-        links, woken_first, woken = len(first) - 1, paths.tables["woken_first"], paths.tables["woken"]
-        events = {(time, device * self._count + order[row]) for time, device, row in problem.later}
+    def _events(self, paths: _PathTables, order: list[int]) -> list[int]:
+        """The heap of events at the start."""
+        later = ((time, device * self._count + order[row]) for time, device, row in self._problem.later)
+        return list(chain.from_iterable(sorted({*later, *paths.events})))
+
+    def _chains(self, tables: Tables) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+        """The chains of what is reserved: events when it ends; the first node of each chain, and all nodes."""
+        problem, first, ends = self._problem, tables["offset_first"], tables["offset"]
+        links, woken_first, woken = len(first) - 1, tables["woken_first"], tables["woken"]
+        events: set[tuple[int, int]] = set()
         chains: dict[int, list[tuple[int, int]]] = {
             link: list(zip(line.starts, line.ends, strict=True)) for link, line in problem.reserved.items()
         }
@@ -302,7 +321,7 @@ class Spread:
             chains[links + switch] = sorted(intervals, key=lambda each: each[1])
         head, nodes = [-1] * (links + self._devices + 1), list[int]()
         for number, intervals in chains.items():
-            over = [number]
+            over: Sequence[int] = [number]
             if number >= links:
                 over = woken[woken_first[number - links] : woken_first[number - links + 1]]
             for _, end in intervals:
@@ -314,7 +333,7 @@ class Spread:
             for begin, end in intervals:
                 nodes += [len(nodes) // 3 + 1, begin, end]
             nodes[-3] = -1
-        return list(chain.from_iterable(sorted(events))), head, nodes
+        return sorted(events), head, nodes
 
 
 def weights_of(classes: int, devices: int) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.memory import require_for_search
-from collc.kernels.compiled import MOST_PLAIN
+from collc.kernels.compiled import LOAD_TIME
 from collc.kernels.rarest_first import SEND_WORK
 from collc.synthesis.bounds import task_bound
 from collc.synthesis.conditions import conditions_of
@@ -25,8 +25,10 @@ from collc.synthesis.swarm.switch_paths import SwitchPaths, has_many_paths, repe
 from collc.synthesis.task import COMPILED_TIMES, RANDOM_TRIALS, TRIAL_WORK, Effort, Task
 from collc.ten.schedule import LinkModel, RowSchedule, Schedule, Transfers
 
-PLAIN_WORK = MOST_PLAIN // 3
-"""Work of one attempt, or of all so far, from which attempts are compiled; if more is granted, all are."""
+PLAIN_WORK = LOAD_TIME // 3
+"""Work of one attempt, or of a search so far, from which attempts are compiled; in plain Python it takes as long as
+loading the compiler.
+"""
 
 COPY_BYTES = 300
 """Memory for each chunk that an NPU must get: what is planned, what comes, and the transfers."""
@@ -113,9 +115,6 @@ class _Attempts:
             for with_relays in self.widths
             if (problem.missing_count + with_relays * relayed) * each >= PLAIN_WORK
         }
-        work = effort.work
-        is_long = work.limit is not None and work.limit - work.spent >= PLAIN_WORK
-        self._plain_work = PLAIN_WORK if is_long and self._can_be_compiled else 0
 
     def plan_by(self, rule: SpreadRule, wide: bool, stores: bool, end: int | None) -> PathTransfers | None:
         """A schedule by a rule; None if it would be no better than the best so far. end: when that ends, picoseconds.
@@ -125,18 +124,18 @@ class _Attempts:
         most = None if end is None else end + end // NEAR if stores else end - 1
         if (wide, stores) not in self._variants:
             self._variants[wide, stores] = as_stored(self._variants[wide, False])
-        compile_it = self._can_be_compiled and (wide in self._large or self._plain_work >= PLAIN_WORK)
-        planned = self._run(rule, most, (wide, stores), compile_it)
+        planned = self._run(rule, most, (wide, stores))
         if planned is None:
             return None
-        kept = prune(self._problem, planned)
+        no_relays = not wide and self._problem.missing_count == len(self._problem.conditions.wanting)
+        kept = planned if no_relays else prune(self._problem, planned)
         return moved_earlier(self._problem, kept) if stores else kept
 
-    def _run(
-        self, rule: SpreadRule, most: int | None, variant: tuple[bool, bool], compile_it: bool
-    ) -> PathTransfers | None:
-        work, times = self._effort.work, COMPILED_TIMES if compile_it else 1
-        key = *variant, compile_it
+    def _run(self, rule: SpreadRule, most: int | None, variant: tuple[bool, bool]) -> PathTransfers | None:
+        work = self._effort.work
+        is_long = work.compiles or variant[0] in self._large or work.spent - work.setup >= PLAIN_WORK
+        compile_it = self._can_be_compiled and is_long
+        key, times = (*variant, compile_it), COMPILED_TIMES if compile_it else 1
         if compile_it:
             work.add_compiler()
         if key not in self._spreads:
@@ -145,7 +144,6 @@ class _Attempts:
         left = None if work.remainder is None else times * work.remainder
         planned = search.run(rule, most, self._effort.stop, left)
         work.add(search.work // times)
-        self._plain_work += 0 if compile_it else search.work
         return planned
 
 

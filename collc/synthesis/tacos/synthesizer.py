@@ -109,7 +109,7 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
         if limit < least:
             return None
         looks = least * problem.network.link_count  # each step looks at all links, also at those with nothing to send
-        report = _report_of(effort, "fifo", max(plain_work(problem) // COMPILED_TIMES, looks * 100_000 // BATCH))
+        report = _report_of(effort, "fifo", max(problem.missing_count // COMPILED_TIMES, looks * 100_000 // BATCH))
         table = matched_steps(problem, limit, least, effort.threads, report)
         return None if table is None else _in_steps(problem, table)
 
