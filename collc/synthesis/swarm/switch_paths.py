@@ -104,7 +104,9 @@ def _with_ports(paths: SwitchPaths, task: Task) -> SwitchPaths:
     for size, times in enumerate(ports.occupancy(np.unique(task.demand.chunks.size)).T.tolist()):
         taken: list[int] = times
         of_paths = list(enumerate(zip(paths.start[size], paths.busy[size], paths.total[size], strict=True)))
-        start.append([between_ports(k, 0, at, max(0, total - taken[ends[k][1]])) for k, (at, _, total) in of_paths])
+        start.append(
+            [between_ports(k, 0, offsets, max(0, total - taken[ends[k][1]])) for k, (offsets, _, total) in of_paths]
+        )
         busy.append([between_ports(k, taken[ends[k][0]], each, taken[ends[k][1]]) for k, (_, each, _) in of_paths])
     return replace(paths, ends=[*paths.ends, *ports.devices], links=links, start=start, busy=busy)
 
