@@ -4,6 +4,7 @@ what does not stop when it is asked to; elsewhere SIGTERM and SIGHUP first remov
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 import threading
@@ -39,9 +40,12 @@ class OutOfTime(BaseException):
 
 @dataclass(slots=True)
 class _Clock:
-    """Handler of SIGALRM, which counts `grace` seconds of processor time from the first signal on."""
+    """Handler of SIGALRM, which counts `grace` seconds of processor time from the first signal on. imports: those that
+    run when it is made.
+    """
 
     grace: float
+    imports: int
     over: bool = False
     raised: bool = False
     _cpu: float = 0.0
@@ -61,7 +65,7 @@ class _Clock:
             self._cpu, self._wall = cpu, wall
         left = self.grace - (cpu - self._cpu)
         if left <= 0 or wall - self._wall > _BUSY * self.grace:
-            if _in_callback(frame):
+            if _in_callback(frame) or _running_imports(frame) > self.imports:
                 signal.setitimer(signal.ITIMER_REAL, 0.01)
                 return
             signal.setitimer(signal.ITIMER_REAL, GRACE)  # again: a callback of C code may swallow the first one
@@ -79,6 +83,15 @@ def _in_callback(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _running_imports(frame: FrameType | None) -> int:
+    """Calls of the import system that run: a module whose import is broken off can be half made in the next one."""
+    count = 0
+    while frame is not None:
+        count += frame.f_code.co_filename == "<frozen importlib._bootstrap>"
+        frame = frame.f_back
+    return count
 
 
 @contextmanager
@@ -118,7 +131,7 @@ def ended_after(seconds: float | None, grace: float = GRACE) -> Generator[None]:
     if not _has_clock():
         yield
         return
-    clock = _Clock(grace)
+    clock = _Clock(grace, _running_imports(inspect.currentframe()))
     signal.signal(signal.SIGALRM, clock)
     if seconds is not None:
         clock.start(seconds)

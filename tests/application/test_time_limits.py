@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,21 @@ def test_the_end_of_the_time_of_a_command_is_not_that_of_a_schedule(monkeypatch:
     replace_tacos(monkeypatch, late)
     with pytest.raises(OutOfTime):
         compile_program(program, Settings(synthesizer="tacos", write=False))
+
+
+def test_the_clock_waits_for_the_end_of_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an import has made by half can fail in the next one: so did `yaml`, which Numba imports."""
+    spin = "began = time.process_time()\nwhile time.process_time() < began + 0.3:\n    pass\n"
+    (tmp_path / "slow_module.py").write_text(f"import time\n{spin}is_whole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run() -> None:
+        import_module("slow_module")
+        stuck()
+
+    with pytest.raises(OutOfTime), ended_after(0.0, 0.05):
+        run()
+    assert sys.modules.pop("slow_module").is_whole
 
 
 def test_the_clock_waits_for_llvmlite() -> None:
