@@ -170,9 +170,10 @@ def _messages_of_pairs(conditions: Conditions, trees: Int32Array, gathers: bool)
     for low, high in pairwise(offsets.tolist()):
         rows = order[low:high]
         for number, links in router.route(rows):
-            parts.append(_Messages.of_walks(network, rows[number][::direction], links[::direction]))
-            hops += len(links)
-            _check_hops(hops)
+            if len(links):  # no device may reach the root over the link that is free first
+                parts.append(_Messages.of_walks(network, rows[number][::direction], links[::direction]))
+                hops += len(links)
+                _check_hops(hops)
     return parts
 
 
