@@ -237,8 +237,8 @@ def longest_by_first(network: Network, cost: Int64Array) -> int:
 
 def distances_from_npus(network: Network, cost: Int64Array, traffic: list[Traffic]) -> tuple[Int32Array, Int64Array]:
     """(sources int32; distances int64[sources, devices], picoseconds), from all NPUs. If PATH_WORK does not allow this,
-    from one of each class that neither links nor traffic tell apart and the farthest from each of these, or else as
-    many as it allows.
+    from one of each class that neither links nor traffic tell apart, and the farthest from each of these as long as it
+    allows them; or else from as many as it allows.
 
     cost: int64[kinds], picoseconds.
     """
@@ -248,10 +248,10 @@ def distances_from_npus(network: Network, cost: Int64Array, traffic: list[Traffi
     if most >= len(npus):
         return npus, distances_to(backward, length, npus)
     first = _first_of_each_class(network, traffic)
-    if 2 * len(first) <= most:
+    if len(first) <= most:
         distance = distances_to(backward, length, first)
         near = np.where(distance[:, npus] < UNREACHABLE, distance[:, npus], -1)
-        farthest = np.setdiff1d(npus[near.argmax(axis=1)], first).astype(np.int32)
+        farthest = np.setdiff1d(npus[near.argmax(axis=1)], first)[: most - len(first)].astype(np.int32)
         return np.append(first, farthest), np.concatenate([distance, distances_to(backward, length, farthest)])
     first = distances_to(backward, length, npus[:1])
     near = first[0, : network.npu_count]
