@@ -113,7 +113,7 @@ class Fluid:
         those that take longer than all before.
         """
         network, best = self.network, 0
-        is_close = network.has_limited_buffers or int(self._lag.max(initial=0)) >= UNREACHABLE
+        rates_hold = not network.has_limited_buffers and int(self._lag.max(initial=0)) < UNREACHABLE
         for some in stacks(sets, network.link_count):
             volume = sum((part.chunks_into(some).counts @ self.sizes for part in self.traffic), np.zeros(1, np.int64))
             links = ~some[:, network.source] & some[:, network.target]
@@ -121,7 +121,7 @@ class Fluid:
             rows: Iterator[tuple[int, float]] = zip(volume.tolist(), rate.tolist(), strict=True)
             for row, (amount, width) in enumerate(rows):
                 # As if no data came before the longest lag.
-                if not is_close and surely_takes_less(float(amount) * SECOND, best - self.longest_lag, width):
+                if rates_hold and surely_takes_less(float(amount) * SECOND, best - self.longest_lag, width):
                     continue
                 time = self.time_over(links[row], amount)
                 if time > best:

@@ -158,7 +158,7 @@ class Spread:
             "serve_work": (  # the second word of what a source has, and each after it, takes a fifth of a path
                 SERVE_WORK + sum(map(len, port.values())) * (4 + words) // (5 * PATHS_LOOKED_AT) for port in ports
             ),
-            "ports": _begins(ports),
+            "ports": _begins(map(len, ports)),
             "ends": paths.ends,
             **_csr("first", "link", paths.links),
             **_csr("over", "path", rows),
@@ -277,7 +277,7 @@ class Spread:
         counters[MISSING], counters[NEEDED] = problem.missing_count, int(self._need.sum())
         counters[NODES], counters[EVENTS] = len(paths.nodes) // 3, events
         lengths = {"": len(counters)} | {name: len(table) for name, table in {**paths.tables, **state}.items()} | room
-        begins: dict[str, int] = dict(zip(lengths, np.cumsum([0, *lengths.values()]).tolist(), strict=False))
+        begins = dict(zip(lengths, _begins(lengths.values()), strict=False))
         del begins[""]
         if sizes == 1:
             begins["blocked_all"] = begins["blocked"]
@@ -357,12 +357,12 @@ def _renumber(sets: BoolArray, order: list[int]) -> BoolArray:
     return renumbered
 
 
-def _begins(rows: Iterable[Collection[int]]) -> list[int]:
+def _begins(lengths: Iterable[int]) -> list[int]:
     """Where each row begins once they are joined, and the end."""
-    return np.cumsum([0, *map(len, rows)]).tolist()
+    return np.cumsum([0, *lengths]).tolist()
 
 
 def _csr(first: str, joined: str, rows: Iterable[Collection[int]]) -> dict[str, Iterable[int]]:
     """Two tables: where each row begins, and the rows one behind the other."""
     listed = list(rows)
-    return {first: _begins(listed), joined: chain.from_iterable(listed)}
+    return {first: _begins(map(len, listed)), joined: chain.from_iterable(listed)}

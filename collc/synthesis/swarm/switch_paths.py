@@ -86,10 +86,9 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
 
 def _with_ports(paths: SwitchPaths, task: Task) -> SwitchPaths:
     """The paths with the ports at both ends; see `SwitchPaths`."""
-    network, count = task.network, len(paths.ends)
-    if task.inverted:  # backwards in time: what an NPU sends arrives
-        network = replace(network, source=network.target, target=network.source)
-    ports = Ports.of(network)
+    count = len(paths.ends)
+    # Backwards in time, what an NPU sends arrives.
+    ports = Ports.of(task.network.reverse() if task.inverted else task.network)
     if not len(ports):
         return paths
     out, into = (ports.into, ports.out) if task.inverted else (ports.out, ports.into)
