@@ -305,7 +305,7 @@ def test_sums_of_128_gpus_come_near_the_bound(npus: list[int], cables: list[tupl
 
 
 def test_late_chunks_are_sent_at_once_if_that_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two chunks: late ones follow early ones. When these are sent, 1.15. No limit counts, as no send comes too late."""
+    """Two chunks: late ones follow early ones. When these are sent, 1.15. No limit counts: no send comes too late."""
     net = damaged(rails(16, 8), [0], [])
     module = Module("m", net, all_reduce(net.npus.tolist(), chunk=2**30 // (2 * 128), chunks=2), LinkModel.PIPELINED)
     monkeypatch.setattr("collc.synthesis.symmetric.moved_sums.MOST_LISTED", 0)
