@@ -22,7 +22,7 @@ import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.graph.throughput import load_flows
-from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
+from collc.kernels.compiled import STEP_TIME, compile_kernel, fields, numbers, runs_compiled, version_of
 from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
@@ -468,15 +468,15 @@ class Repair:
         for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
             memory[begin : begin + len(column)] = column
         lengths = len(moves.steps), len(moves.nearest), onwards, moves.tried, width, room
-        layout = Layout(self.count, self._links, self.end, *lengths, self._mirror, len(keys[0]), *begins[:-1].tolist())
-        return layout, numbers(memory, compile_it), int(begins[-4])
+        layout = self.count, self._links, self.end, *lengths, self._mirror, len(keys[0]), *begins[:-1].tolist()
+        return fields(Layout, layout, compile_it), numbers(memory, compile_it), int(begins[-4])
 
 
 def load_kernels() -> None:
     """Load or compile what repairs plans and bounds them, for a process that will do so and has the time now."""
     import_module("scipy.sparse.csgraph")
     load_flows()
-    layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
+    layout, memory = fields(Layout, [0] * len(Layout._fields), True), numbers(np.zeros(1, np.int64), True)
     offers: Any = np.zeros((1, 3), np.int64)
     compile_kernel(spread_all)(layout, memory, Sends(*[memory[:0]] * 5), offers)
     compile_kernel(exchange_all)(layout, memory, Blocks(*[memory[:0]] * 6), Routes(*[memory[:0]] * 3))
