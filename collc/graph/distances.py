@@ -113,12 +113,13 @@ def _by_levels(graph: Digraph, length: int, starts: list[int]) -> Int64Array:
         distance[start] = 0
         while reached:
             path += length
-            before, reached = reached, []
-            for vertex in before:
+            further: list[int] = []
+            for vertex in reached:
                 for other in near[bounds[vertex] : bounds[vertex + 1]]:
                     if distance[other] == UNREACHABLE:
                         distance[other] = path
-                        reached.append(other)
+                        further.append(other)
+            reached = further
         rows[row] = distance
     return rows
 

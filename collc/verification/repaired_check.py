@@ -256,7 +256,7 @@ class _RepairCheck:
         if bool(((source[1:] != target[:-1]) | (rows.start[1:] < arrival[:-1]))[goes_on].any()):
             return False
         chunk, element = self._chunks_of(rows.chunk[first])
-        npus, ends = self._translations.orbits[0], self._sum(self._wanting[chunk], element)
+        npus, ends = self._translations.orbits[0], self._translations.sum(self._wanting[chunk], element)
         if not np.array_equal(source[first], npus[element]) or not np.array_equal(target[last], npus[ends]):
             return False
         return np.array_equal(distinct(chunk * self._count + element), replaced)

@@ -17,13 +17,12 @@ from collc.ten.factored_schedule import Translations
 class LostBlocks(NamedTuple):
     """Blocks of which something is missing, and which of them need another route, since both ends are there.
 
-    lost: int64, ascending, chunk * elements + element of the owner. key: of those that need a route. chunk: int64.
-    owner, target: int32, elements. by_chunk: int64, all messages, by chunk and then by time. bounds: int64[chunks + 1],
-    where those of each chunk begin, and the end.
+    lost: int64, ascending, chunk * elements + element of the owner. chunk, owner, target: int64, int32 and int32, of
+    those that need a route; owner and target are elements. by_chunk: int64, all messages, by chunk and then by time.
+    bounds: int64[chunks + 1], where those of each chunk begin, and the end.
     """
 
     lost: Int64Array
-    key: Int64Array
     chunk: Int64Array
     owner: Int32Array
     target: Int32Array
@@ -45,7 +44,7 @@ class LostBlocks(NamedTuple):
         there = alive[owner] & alive[target]
         by_chunk = np.lexsort((messages.start, messages.chunk))
         bounds = csr_bounds(messages.chunk, int(messages.chunk.max(initial=0)) + 1)
-        return LostBlocks(lost, *(each[there] for each in (lost, chunk, owner, target)), by_chunk, bounds)
+        return LostBlocks(lost, chunk[there], owner[there], target[there], by_chunk, bounds)
 
     @property
     def hops(self) -> Int64Array:

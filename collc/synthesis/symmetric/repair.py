@@ -110,7 +110,7 @@ class Repair:
         self._gone = whole.source[gone], whole.target[gone]
         self._release = np.zeros(numbers.parts, np.int64)
         self._links, self._target, self.actual = network.link_count, network.target, actual
-        self._sent = [(*[np.empty(0, np.int64)] * 4,)]
+        self._sent: list[tuple[Int32Array | Int64Array, ...]] = [(*[np.empty(0, np.int64)] * 4,)]
 
     @cached_property
     def _plan_times(self) -> Int64Array:
@@ -439,7 +439,7 @@ class Repair:
         """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
         translations, moves, times, link = self.translations, self.moves, self.times, self.rows.link
         (row, dropped), links = self.dropped_links(), len(times.taken)
-        sent, sent_at = (np.concatenate([each[column] for each in self._sent]) for column in (2, 3))
+        _, _, sent, sent_at = self.added_transfers()
         taken = self._with_mirror(link, self.rows.start)
         idle = self._idle_times(*taken)
         dropped = self._with_mirror(dropped, self.rows.start[row])
