@@ -76,6 +76,6 @@ class NewRoutes(NamedTuple):
     end: int
 
     def select(self, blocks: Int64Array) -> NewRoutes:
-        """Those of some blocks."""
+        """The routes of some blocks."""
         low, high = self.bounds[blocks], self.bounds[blocks + 1]
         return NewRoutes(np.append(0, np.cumsum(high - low)), self.links[ranges(low, high)], self.end)
