@@ -15,7 +15,7 @@ from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.auto.group_parts import group_parts, joined_parts
 from collc.synthesis.auto.synthesizer import SPARE_WORK, Turns, _Search
 from collc.synthesis.bounds import ideal_bound, lower_bound
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand, Op, Standard
 from collc.ten.endpoint import Endpoint
 from collc.ten.joined_schedule import RepeatedPart
@@ -170,6 +170,30 @@ def test_nothing_else_is_tried_if_that_would_plan_many_parts(parts: int, is_trie
     search = _Search(module, Effort(), [])
     assert (search._work_left(other, best, more=True) > 0) == is_tried
     assert search._work_left(best, best, more=True) > 0
+
+
+@pytest.mark.parametrize(("is_cut", "turns"), [(False, 1), (True, 2)])
+def test_parts_are_planned_again_only_if_their_searches_were_cut_short(
+    monkeypatch: pytest.MonkeyPatch, is_cut: bool, turns: int
+) -> None:
+    taken: list[str] = []
+    take, run = Turns.take, _Search.run
+
+    def note(turns: Turns, meter: WorkMeter) -> None:
+        if turns.candidate.name == "group by group":
+            taken.append(turns.candidate.name)
+        take(turns, meter)
+
+    def cut(search: _Search) -> None:
+        run(search)
+        search.is_cut = is_cut
+
+    monkeypatch.setattr(Turns, "take", note)
+    monkeypatch.setattr(_Search, "run", cut)
+    demand = runs(*(all_reduce([i, 4 + i, 8 + i, 12 + i]) for i in range(4)))
+    found = auto(Module("m", rails(4, 4), demand, LinkModel.PIPELINED), Effort())
+    assert found.algorithm == "group by group"
+    assert len(taken) == turns
 
 
 def test_something_planned_already_is_not_taken_apart() -> None:

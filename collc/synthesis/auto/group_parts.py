@@ -40,6 +40,7 @@ def by_group(module: Module, plan: Callable[[Module, WorkMeter, int], Module]) -
         return None
 
     def build(meter: WorkMeter) -> Module:
+        meter.finish()  # unless the search of a part is cut short
         return joined_parts(module, kinds, [plan(kind.module, meter, len(kinds)) for kind in kinds])
 
     return Candidate("group by group", build, 2 if parts > 1 else 0, parts=parts // len(kinds))

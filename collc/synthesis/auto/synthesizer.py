@@ -152,7 +152,7 @@ class _Search:
     """The search of one module.
 
     most: all work that it may take when it has a schedule; None: any. spent: all work so far. in_vain: that before the
-    turn that found the first schedule.
+    turn that found the first schedule. is_cut: whether a turn had less work because of `most`.
     """
 
     module: Module
@@ -161,6 +161,7 @@ class _Search:
     most: int | None = None
     spent: int = 0
     in_vain: int = 0
+    is_cut: bool = False
     _turns: list[Turns] = field(default_factory=list[Turns])
 
     def __post_init__(self) -> None:
@@ -247,8 +248,13 @@ class _Search:
         for more in (False, True):
             for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
                 left = most_in_vain(self.effort) if best is None else self._work_left(turns, best, more=more)
-                if turns.is_open and left >= turns.limit:
-                    return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
+                if not turns.is_open or left < turns.limit:
+                    continue
+                left = min(left, GROWTH * turns.limit)
+                if best is not None and self.most is not None and self.most - self.spent < left:
+                    left, self.is_cut = self.most - self.spent, True
+                if left >= turns.limit:
+                    return turns, WorkMeter(turns.limit, most=left)
         return None
 
     def _work_left(self, turns: Turns, best: Turns, *, more: bool) -> int:
@@ -266,11 +272,11 @@ class _Search:
         share = min(Fraction(1), GROWTH**2 * gain)
         may_lead = turns is best or (turns.built is None and turns.candidate.ahead > 1)
         spare *= GROWTH**2 if more and may_lead and share == 1 else 1
-        left = best.useful + int(share * (2 * best.useful + spare)) + self.in_vain - self.spent
-        return left if self.most is None else min(left, self.most - self.spent)
+        return best.useful + int(share * (2 * best.useful + spare)) + self.in_vain - self.spent
 
     def _plan_part(self, module: Module, meter: WorkMeter, parts: int = 1) -> Module:
-        """A smaller problem with its best schedule; counts the work. Raises what candidates do.
+        """A smaller problem with its best schedule; counts the work, and notes if more would be of use. Raises what
+        candidates do.
 
         parts: how many such problems there are, which share the work.
         """
@@ -283,3 +289,4 @@ class _Search:
             return nested.result()[1]
         finally:
             meter.add(nested.spent)
+            meter.limit = 0 if nested.is_cut else meter.limit
