@@ -98,11 +98,12 @@ def distinct(items: NDArray[Scalar]) -> NDArray[Scalar]:
     NumPy's `unique` takes six times as long for millions, and 14 ms to load masked arrays.
     """
     if len(items) and items.dtype.kind == "i":
-        low = int(items.min())
-        span = int(items.max()) - low + 1
-        if fits_table(span, len(items)):
+        whole = cast("Int64Array", items)
+        low = int(whole.min())
+        span = int(whole.max()) - low + 1
+        if fits_table(span, len(whole)):
             is_used = np.zeros(span, np.bool_)
-            is_used[items - items.dtype.type(low)] = True
+            is_used[whole - whole.dtype.type(low)] = True
             return (np.flatnonzero(is_used) + low).astype(items.dtype)
     ordered = np.sort(items)
     kept = np.ones(len(ordered), np.bool_)
