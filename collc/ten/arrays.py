@@ -59,7 +59,7 @@ def order_of(keys: Int32Array | Int64Array, count: int) -> NDArray[np.intp]:
 
 
 def find_runs(keys: Int64Array, wanted: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """int64[n], twice: where the ascending keys that equal each wanted one begin, and end."""
+    """(int64[n], int64[n]): the begin and the end of each wanted key among the ascending ones."""
     begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
     number = np.searchsorted(keys[begins], wanted)
     bounds = np.append(begins, [len(keys)] * 2)
@@ -109,6 +109,15 @@ def distinct(items: NDArray[Scalar]) -> NDArray[Scalar]:
     kept = np.ones(len(ordered), np.bool_)
     kept[1:] = ordered[1:] != ordered[:-1]
     return ordered[kept]
+
+
+def count_distinct(items: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """(int64, int64): the distinct items, ascending, none of which is negative, and how often each comes."""
+    if not fits_table(int(items.max(initial=0)), len(items)):
+        return np.unique(items, return_counts=True)
+    counts = np.bincount(items)
+    different = np.flatnonzero(counts)
+    return different, counts[different]
 
 
 def unique_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Int64Array, Int64Array]:

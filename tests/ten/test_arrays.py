@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from collc.ten.arrays import distinct, find_runs, order_of, unique_rows
+from collc.ten.arrays import count_distinct, distinct, find_runs, order_of, unique_rows
 
 
 @pytest.mark.parametrize("largest", [1, 5, 2**31, 2**60])
@@ -51,6 +51,16 @@ def test_distinct_items_near_and_far_apart(span: int, kind: str) -> None:
     assert distinct(items).tolist() == sorted({*items.tolist()})
     assert distinct(items).dtype == kind
     assert len(distinct(items[:0])) == 0
+
+
+@pytest.mark.parametrize("span", [1, 50, 2**40])
+def test_how_often_items_come(span: int) -> None:
+    items = np.random.default_rng(span).integers(0, span, 40)[np.random.default_rng(1).integers(0, 40, 100)]
+    for some in (items, items[:0]):
+        expected, counts = np.unique(some, return_counts=True)
+        different, times = count_distinct(some)
+        assert different.tolist() == expected.tolist()
+        assert times.tolist() == counts.tolist()
 
 
 @pytest.mark.parametrize("keys", [[], [3], [0, 0, 2, 2, 2, 5]])
