@@ -177,14 +177,18 @@ def _others_of(
     """As `_lists_of_missing`, of chunks with one holder each."""
     sets, post = table.sets, table.post[chunks]
     holder = sets.members[sets.offsets[table.pre[chunks]]]
-    number = np.repeat(np.arange(len(chunks)), sets.sizes[post])
-    wanting = sets.members[ranges(sets.offsets[post], sets.offsets[post + 1])]
-    others = wanting != holder[number]
-    count = np.bincount(number[others], minlength=len(chunks))
+    if len(chunks) and bool((post == post[0]).all()):  # as of an All-Gather: no table of as many numbers is needed
+        members = sets[int(post[0])]
+        others = members != holder[:, None]
+        count, wanting = others.sum(axis=1), np.broadcast_to(members, others.shape)[others]
+    else:
+        number = np.repeat(np.arange(len(chunks)), sets.sizes[post])
+        members = sets.members[ranges(sets.offsets[post], sets.offsets[post + 1])]
+        others = members != holder[number]
+        count, wanting = np.bincount(number[others], minlength=len(chunks)), members[others]
     moving = count > 0
     offsets = np.append(0, np.cumsum(count[moving]))
-    lists = np.arange(len(offsets)), holder[moving], offsets, wanting[others]
-    return chunks[moving], lists
+    return chunks[moving], (np.arange(len(offsets)), holder[moving], offsets, wanting)
 
 
 def equal_transfers(conditions: Conditions) -> bool:
