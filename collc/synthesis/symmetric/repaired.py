@@ -212,7 +212,7 @@ class _Repairer:
         routes = reroute(repair, self._module.network, self._whole, PlanPart.of_plan(repair))
         if routes is None:
             return None
-        repair.rerouted = routes.links
+        repair.rerouted = routes
         return self._phase_of(repair) if repair.repair_all() else None
 
     def _copies(self, network: Network, whole: Network) -> _Phase | None:
@@ -236,8 +236,10 @@ class _Repairer:
         repair = Repair(network, whole, self._translations, self._times, self._actual, numbers, rows)
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None
+        if numbers.pairs:
+            return repair
         repair.drop(repair.missing)
-        self._is_damaged_within = not numbers.pairs and len(repair.damaged_inside) > 0
+        self._is_damaged_within = len(repair.damaged_inside) > 0
         if self._anew and self._is_damaged_within:
             repair.drop_within_damaged()
         return repair
@@ -245,11 +247,14 @@ class _Repairer:
     def _number_chunks(self, chunk: Int32Array, owner: Int32Array, link: Int32Array, start: Int64Array) -> Transfers:
         """Transfers of chunks of the representative that are taken to owners, in the numbers of the module."""
         npus, translations = self._translations.orbits[0], self._translations
-        target, part = np.divmod(chunk, self._numbers.parts)
+        first = np.ones(len(chunk), np.bool_)  # of the hops of a chunk, one after another
+        first[1:] = (chunk[1:] != chunk[:-1]) | (owner[1:] != owner[:-1])
+        hops = np.diff(np.append(np.flatnonzero(first), len(chunk)))
+        (target, part), owner = np.divmod(chunk[first], self._numbers.parts), owner[first]
         other = None
         if self._numbers.pairs:
             other = npus[translations.sum(translations.element_of[target], owner)]
-        return Transfers.of(self._numbers.number(npus[owner], other, part), link, start)
+        return Transfers.of(np.repeat(self._numbers.number(npus[owner], other, part), hops), link, start)
 
     def _sums(self, copies: _Phase | None, opposite: Int32Array | None = None) -> _Phase | None:
         """The partials that copies become backwards in time. opposite: of links, if they are not on reversed links."""
