@@ -29,8 +29,8 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array, ranges
 from collc.ten.network import Network
 from collc.ten.schedule import MOST_LISTED
 
-_Place = tuple[int, int]
-"""A part, and a rank in a node."""
+_PartAndRank = tuple[int, int]
+"""The chunk of a node that is this part of the data of this rank."""
 
 
 class Moved(NamedTuple):
@@ -158,15 +158,15 @@ class _Mover:
         return len(set(self._handed)) == len({(part, owner) for part, owner, _ in self._handed})
 
     def _early_pairs(
-        self, ranks: list[int], count: int, taken: set[_Place]
-    ) -> tuple[list[_Place], list[_Place]] | None:
+        self, ranks: list[int], count: int, taken: set[_PartAndRank]
+    ) -> tuple[list[_PartAndRank], list[_PartAndRank]] | None:
         """The earliest chunks, which are given up, and the latest ones that are not taken, which are handed over."""
         late = [(part, rank) for part in range(self._parts - 1, -1, -1) for rank in ranks if (part, rank) not in taken][
             :count
         ]
         return None if len(late) < count else ([(self._parts - 1 - part, rank) for part, rank in late], late)
 
-    def _even_pairs(self, count: int, taken: set[_Place]) -> tuple[list[_Place], list[_Place]] | None:
+    def _even_pairs(self, count: int, taken: set[_PartAndRank]) -> tuple[list[_PartAndRank], list[_PartAndRank]] | None:
         """Chunks evenly over time, which are given up, and for each a later one of its rank that is handed over.
 
         Later by half of the parts that are not given up, so that before and after them as much time is left.
@@ -174,7 +174,7 @@ class _Mover:
         parts, size = self._parts, len(self._nodes[0])
         later = min(parts - 1, max(1, (parts - -(-count // size)) // 2))
         given = [(number * (parts - later) // count, number % size) for number in range(count)]
-        handed: list[_Place] = []
+        handed: list[_PartAndRank] = []
         for part, rank in given:
             after = range(part + later, parts)
             handed += [(each, rank) for each in after if (each, rank) not in taken][:1]
