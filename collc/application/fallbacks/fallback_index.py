@@ -305,12 +305,9 @@ def _several_hint(failures: Data, dead: Sequence[str], slow: Sequence[str]) -> s
     for name, end in (*((name, "") for name in dead), *((name, " (bandwidth: )") for name in slow)):
         part = _without_label(failures, name)
         if alone.isdisjoint((part + end, flat_name(part) + end)):
-            which = (
-                ""
-                if part != name or part in failures["npus"]
-                else f"; {_hint(failures, _slow_name(name) if end else name)}"
-            )
-            return f"{'slow ' if end else ''}{name} has none alone, either{which}"
+            is_known = part != name or part in failures["npus"]
+            others = "" if is_known else f"; {_hint(failures, _slow_name(name) if end else name)}"
+            return f"{'slow ' if end else ''}{name} has none alone, either{others}"
         kinds.add("link" if " -> " in part else "cable" if " <-> " in part else flat_name(part).partition("[")[0])
     if dead and slow:
         return "a failure is of dead parts or of slow ones, which --dead or --slow alone finds"
