@@ -17,7 +17,7 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.auto.synthesizer import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
-from collc.synthesis.exchange.cores import Core, core_kinds, odd_ring_exchange
+from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds, odd_ring_exchange
 from collc.synthesis.exchange.placement import choose_cores
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
@@ -268,6 +268,23 @@ def test_the_kinds_of_cores() -> None:
     }  # fmt: skip
     kinds = {f.name: len(f.cores) for f in core_kinds(ring(4, one_way=True), np.arange(4, dtype=np.int32))}
     assert kinds == {"vertex": 4}
+
+
+def test_a_network_in_many_parts_is_no_product() -> None:
+    rings = [(4 * k + i, 4 * k + (i + 1) % 4) for k in range(8) for i in range(4)]
+    net = network(32, rings + [(b, a) for a, b in rings])
+    kinds = {found.name: len(found.cores) for found in core_kinds(net, np.arange(32, dtype=np.int32))}
+    assert kinds == {"vertex": 32, "edge": 32}
+
+
+def test_the_choice_of_cores_counts_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = next(found for found in core_kinds(ring(6), np.arange(6, dtype=np.int32)) if found.name == "edge")
+    assert edges.looks(5) == 5 * 6 * (2 + 2)  # members and messages
+    monkeypatch.setattr(CoreKind, "looks", lambda _kind, _chunks: 6_000_000)
+    meter = WorkMeter(most=900_000)
+    with pytest.raises(NoSchedule):
+        exchange(Module("m", ring(6), all_reduce(list(range(6))), LinkModel.STORE), Effort().with_work(meter), tacos)
+    assert meter.spent == 1_000_000 + 8 * 6 * 10
 
 
 @settings(deadline=None, max_examples=25)

@@ -233,6 +233,10 @@ class CoreKind:
         inside = min(sum(map(len, core.rounds)) for core in self.cores)
         return chunks * (2 * (spanned - self.size) + inside)
 
+    def looks(self, chunks: int) -> int:
+        """Messages and members of cores that the choice of a core for each chunk looks at."""
+        return chunks * sum(len(core.members) + sum(map(len, core.rounds)) for core in self.cores)
+
 
 def core_kinds(network: Network, group: Int32Array) -> Iterator[CoreKind]:
     """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, and lines along the Cartesian
@@ -296,8 +300,12 @@ def _cliques(near: dict[int, set[int]], edges: list[tuple[int, int]]) -> Iterato
 
 
 def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
-    """Cores that span one, two, ... factors, which they exchange along one after the other, in any rotation."""
+    """Cores that span one, two, ... factors, which they exchange along one after the other, in any rotation. None if
+    there are more factors than a product of as many NPUs has.
+    """
     factors = cartesian_factors(near)
+    if 1 << len(factors) > len(near):
+        return
     cores: dict[tuple[int, int], list[Core]] = {}
     for span in range(1, len(factors) + 1):
         for first in range(len(factors)):
