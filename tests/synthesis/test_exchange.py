@@ -17,7 +17,7 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.auto.synthesizer import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
-from collc.synthesis.exchange.cores import Core, core_kinds, odd_ring_exchange
+from collc.synthesis.exchange.cores import Core, core_kinds, neighbours, odd_ring_exchange
 from collc.synthesis.exchange.placement import choose_cores
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
@@ -341,3 +341,49 @@ def _cost(core: Core, before: list[Core], chunks: int, degree: list[int], steps:
     apart = len({part[npu] for npu in core.members})
     uses = sum(other is core for other in before)
     return clash, uses, -lacking, core.radius, -apart, sum(held[npu] for npu in core.members)
+
+
+def test_the_search_for_cores_counts_its_work_and_ends() -> None:
+    """27 NPUs of a grid have three factors; the search of factors may take no more than is left."""
+    net = grid(3, 3, 3)
+    counted: list[int] = []
+    everything = [kind.name for kind in core_kinds(net, net.npus, counted.append)]
+    assert sum(counted) > sum(len(ends) ** 2 for ends in neighbours(net, net.npus.tolist()).values())
+    left = sum(counted) - 1
+
+    def spend(work: int) -> None:
+        nonlocal left
+        left -= work
+        if left < 0:
+            raise TimeoutError
+
+    found: list[str] = []
+    with pytest.raises(TimeoutError):
+        found.extend(kind.name for kind in core_kinds(net, net.npus, spend))
+    assert len(found) < len(everything)
+
+
+def test_what_has_too_many_messages_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 64 NPUs gives a contribution to, and gets, each of 64 sums: no core changes that."""
+    net = grid(4, 4, 4, wrap=True)
+    module = Module("m", net, all_reduce(list(range(64))))
+    monkeypatch.setattr("collc.synthesis.exchange.synthesizer.core_kinds", None)
+    meter = WorkMeter(1, most=8 * 64 * 63)
+    with pytest.raises(NoSchedule):
+        exchange(module, Effort().with_work(meter), tacos)
+    assert meter.is_exceeded
+    assert meter.spent == 0
+
+
+def test_looks_at_the_cores_of_dense_networks_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 NPUs, half of which are linked to the other half, have 100 pairs; each is looked at for each chunk, which has
+    38 messages.
+    """
+    net = network(20, [row for a in range(10) for b in range(10, 20) for row in ((a, b), (b, a))])
+    module = Module("m", net, all_reduce(list(range(20))))
+    (pairs,) = (found for found in core_kinds(net, net.npus) if found.name == "edge")
+    only = replace(pairs, name="vertex")
+    monkeypatch.setattr("collc.synthesis.exchange.synthesizer.core_kinds", lambda *_: iter([only]))
+    meter = WorkMeter(1)
+    exchange(module, Effort(bound=lambda: 0, work=meter), tacos)
+    assert meter.spent > 8 * 20 * 100

@@ -13,6 +13,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -59,13 +61,28 @@ def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
     if reason:
         hint = "'synthesize auto' chooses a synthesizer that fits"
         raise SourceError(Diagnostic("S0310", f"exchange {reason}", hint=hint))
+    _refuse_many(module.demand, effort)
     with rates_required():
         clock = Clock.of(module.network, module.demand, module.model)
     planner = _ExchangePlanner(module, clock, spread, effort)
     best = planner.best()
     if best is None:
-        raise NoSchedule(Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time"))
+        raise NoSchedule(STOPPED)
     return replace(module, schedule=RowSchedule(module.model, best))
+
+
+STOPPED: Final = Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time")
+
+
+def _refuse_many(demand: Demand, effort: Effort) -> None:
+    """Raises NoSchedule if the messages of any plan take more work than is left: each NPU of the group of a chunk but
+    one gives its contribution, and gets the sum.
+    """
+    work, table = effort.work, demand.chunks
+    least = MESSAGE_WORK * int((table.sets.sizes[table.pre] - 1).sum())
+    if work.remainder is not None and least >= work.remainder:
+        work.add_setup(least)
+        raise NoSchedule(STOPPED)
 
 
 def obstacle(module: Module) -> str:
@@ -88,6 +105,11 @@ class _Plan:
     steps: tuple[int, ...]
     messages: int
     least: int
+
+    @property
+    def looks(self) -> int:
+        """How many cores are looked at for all chunks, which are more than messages only in dense networks."""
+        return sum(len(kind.cores) * len(chunks) for kind, chunks in zip(self.kinds, self.chunks, strict=True))
 
 
 class _ExchangePlanner:
@@ -120,7 +142,9 @@ class _ExchangePlanner:
                     return None if best is None else best[1]
                 require_for_search(MESSAGE_BYTES * plan.messages, f"{plan.messages:,} messages")
                 left -= plan.messages
-                self._effort.work.add(MESSAGE_WORK * plan.messages)
+                self._effort.work.add(MESSAGE_WORK * max(plan.messages, plan.looks))
+                if self._effort.work.is_exceeded:
+                    return None if best is None else best[1]
                 planned = self._plan_trial(plan, trial)
                 if best is None or planned[0] < best[0]:
                     best = planned
@@ -138,10 +162,11 @@ class _ExchangePlanner:
         chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
         # In files for runtimes, messages of partials that are kept apart are not merged: many of them take long.
         many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > MOST_RELAYED_IN_FILES
+        spend = partial(self._effort.spend, stopped=STOPPED)
         by_name = [
             {
                 kind.name: kind
-                for kind in core_kinds(self._module.network, table.sets[number])
+                for kind in core_kinds(self._module.network, table.sets[number], spend)
                 if not (many and kind.cores[0].relays)
             }
             for number in sets
