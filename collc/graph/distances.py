@@ -86,17 +86,42 @@ def _dijkstra(
 
     together: (int64[vertices], distances from the nearest start; int32[vertices], which start that is, < 0 for none).
     """
+    are_equal = not together and bool((length == length[:1]).all())
     longest = int(length.max(initial=0)) * graph.vertex_count
-    work = STEP_TIME * len(starts) * graph.edge_count * calls
+    steps = len(starts) * graph.edge_count * calls
+    work = steps // 10 if are_equal else STEP_TIME * steps  # by levels, ten edges take a microsecond
     if "scipy.sparse.csgraph" in sys.modules:  # most of its time is for loading it
         work *= 100
     if longest < _EXACT and is_long(work):
         return _by_scipy(graph, length, starts, together=together)
+    if are_equal:
+        return _by_levels(graph, int(length.max(initial=0)), starts.tolist()), starts[:0]
     searches = [starts] if together else [starts[row : row + 1] for row in range(len(starts))]
     searched = [_by_heap(graph, length.tolist(), some.tolist()) for some in searches]
     if together:
         return np.array(searched[0][0], np.int64), np.array(searched[0][1], np.int32)
     return np.array([row for row, _ in searched], np.int64).reshape(-1, graph.vertex_count), starts[:0]
+
+
+def _by_levels(graph: Digraph, length: int, starts: list[int]) -> Int64Array:
+    """int64[starts, vertices]: the distance from each start if all edges are as long."""
+    offsets, edges = graph.out_edges
+    bounds, near = offsets.tolist(), graph.target[edges].tolist()
+    rows = np.empty((len(starts), graph.vertex_count), np.int64)
+    for row, start in enumerate(starts):
+        distance, reached, path = [UNREACHABLE] * graph.vertex_count, [start], 0
+        distance[start] = 0
+        while reached:
+            path += length
+            further: list[int] = []
+            for vertex in reached:
+                for other in near[bounds[vertex] : bounds[vertex + 1]]:
+                    if distance[other] == UNREACHABLE:
+                        distance[other] = path
+                        further.append(other)
+            reached = further
+        rows[row] = distance
+    return rows
 
 
 def _by_heap(graph: Digraph, length: list[int], starts: list[int]) -> tuple[list[int], list[int]]:
@@ -125,10 +150,6 @@ def _by_scipy(
     from scipy.sparse import csgraph, csr_array  # pyright: ignore[reportMissingTypeStubs]
 
     shape = graph.vertex_count, graph.vertex_count
-    if len(starts) == 1 and not together and bool((length == length[:1]).all()):  # less than a quarter of the time
-        matrix = cast("Any", csr_array)((np.ones(graph.edge_count), (graph.source, graph.target)), shape=shape)
-        order, before = cast("Any", csgraph).breadth_first_order(matrix, starts[0])
-        return _levels(order, before, int(length.max(initial=0)))[None], starts[:0]
     order = np.lexsort((length, graph.target, graph.source))
     source, target = graph.source[order], graph.target[order]
     shortest = np.ones(len(order), np.bool_)  # of parallel edges, whose lengths SciPy would add
@@ -138,18 +159,3 @@ def _by_scipy(
     answer = cast("Any", csgraph).dijkstra(matrix, indices=starts, min_only=together, return_predecessors=together)
     distance, _, nearest = answer if together else (answer, None, starts[:0])
     return np.minimum(distance, UNREACHABLE).astype(np.int64), nearest
-
-
-def _levels(order: Int32Array, before: Int32Array, step: int) -> Int64Array:
-    """int64[vertices]: the level of each vertex in a breadth-first search, times `step`, or UNREACHABLE.
-
-    order: int32, the vertices in the order of the search. before: int32[vertices], from which each was reached.
-    """
-    place = np.empty(len(before), np.int64)
-    place[order] = np.arange(len(order))
-    parents, bounds = place[before[order[1:]]], [0, 1]
-    while bounds[-1] < len(order):
-        bounds.append(1 + int(np.searchsorted(parents, bounds[-1])))
-    level = np.full(len(before), UNREACHABLE, np.int64)
-    level[order] = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)) * step
-    return level

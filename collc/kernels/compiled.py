@@ -16,7 +16,7 @@ of 64 bits (int64, so the top one is the sign). In plain Python an int has any n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from types import CodeType, FunctionType
@@ -28,6 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 from collc.kernels.row_heap import pop_row, push_row
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
 LOAD_TIME: Final = 300_000
 """Microseconds in which a process loads Numba and a kernel; a large one is compiled in 3 to 15 s, once per machine."""
@@ -175,6 +176,15 @@ def _names(code: CodeType) -> Iterator[str]:
 def numbers(values: NDArray[Any], compile_it: bool) -> MutableSequence[int]:
     """Values as a kernel takes them: the array itself for compiled code, a list of ints for plain Python."""
     return values if compile_it else values.tolist()
+
+
+def fields(kind: type[Fields], values: Sequence[int], compile_it: bool) -> Fields:
+    """Numbers by name as a kernel takes them: a named tuple, or a record for compiled code, which passes a pointer on
+    to each function that it calls in place of all numbers.
+    """
+    if not compile_it:
+        return kind(*values)
+    return np.array([tuple(values)], [(name, np.int64) for name in cast("Any", kind)._fields])[0]
 
 
 def zeros(count: int, compile_it: bool, dtype: DTypeLike = np.int64) -> MutableSequence[int]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, ranges
 from collc.ten.declared import follows_rule
 from collc.ten.factored_schedule import ChunkNumbers, chunk_size
 from collc.ten.module import Module
@@ -47,7 +47,7 @@ def is_repaired_right(module: Module, schedule: RepairedSchedule) -> bool:
         check.drops_what_is_missing()
         and all(check.switches_pass_on(rows.reduce == kind, added.reduce == kind) for kind in (False, True))
         and check.links_are_free()
-        and check.npus_are_right()
+        and (check.routes_are_right() or check.npus_are_right())
     )
 
 
@@ -239,6 +239,46 @@ class _RepairCheck:
                 return False
             position = position + 1
         return True
+
+    def routes_are_right(self) -> bool:
+        """Whether, in an All-to-All, what is dropped are all transfers of some blocks, and what is added are the routes
+        of those whose ends are there. It is stricter than `npus_are_right`, and sorts nothing but what is added.
+        """
+        replaced = self._replaced_blocks() if self._numbers.pairs else None
+        if replaced is None:
+            return False
+        order = np.argsort(self._added.chunk, kind="stable")
+        rows = self._added.select(order)
+        last = np.append(rows.chunk[1:] != rows.chunk[:-1], np.ones(min(1, len(rows)), np.bool_))
+        goes_on, first = ~last[:-1], np.append(last[-1:], last[:-1])
+        source, target = self._whole.source[rows.link], self._whole.target[rows.link]
+        arrival = rows.start + self._added_total[rows.link]
+        if bool(((source[1:] != target[:-1]) | (rows.start[1:] < arrival[:-1]))[goes_on].any()):
+            return False
+        chunk, element = self._chunks_of(rows.chunk[first])
+        npus, ends = self._translations.orbits[0], self._translations.sum(self._wanting[chunk], element)
+        if not np.array_equal(source[first], npus[element]) or not np.array_equal(target[last], npus[ends]):
+            return False
+        return np.array_equal(distinct(chunk * self._count + element), replaced)
+
+    def _replaced_blocks(self) -> Int64Array | None:
+        """int64, ascending: chunk of the representative * elements + element, of blocks of an All-to-All between NPUs
+        that are there, of which all transfers are dropped; None if others are dropped of a block.
+        """
+        chunk, count = self._rows.chunk, self._count
+        bounds = np.searchsorted(self._dropped, np.arange(len(chunk) + 1) * count)
+        _, first, number = np.unique(chunk, return_index=True, return_inverse=True)
+        begin, size = bounds[:-1], np.diff(bounds)
+        model = first[number]
+        if not np.array_equal(size, size[model]):
+            return None
+        element = self._dropped - np.repeat(np.arange(len(chunk)) * count, size)
+        if not np.array_equal(element, element[ranges(begin[model], begin[model] + size)]):
+            return None
+        row = np.repeat(first, size[first])
+        element = element[ranges(begin[first], begin[first] + size[first])]
+        ends = self._sum(self._wanting[chunk[row]], element)
+        return (chunk[row].astype(np.int64) * count + element)[self._present[element] & self._present[ends]]
 
     def npus_are_right(self) -> bool:
         """Whether each NPU at which something changes holds what it sends, and in the end what it shall hold; and of

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import namedtuple
 
 import numpy as np
 import pytest
 
 from collc.base.interrupts import OutOfTime, ended_after
-from collc.kernels.compiled import compile_kernel, inline, interruptible, numbers, trailing_zeros, word_shape, words_of
+from collc.kernels.compiled import (
+    compile_kernel,
+    fields,
+    inline,
+    interruptible,
+    numbers,
+    trailing_zeros,
+    word_shape,
+    words_of,
+)
 from collc.kernels.overlapped_trees import grow
 
 
@@ -68,6 +78,19 @@ def test_a_constant_argument_takes_the_code_for_any_number(tmp_path, monkeypatch
     twice = compile_kernel(_twice_plus)
     assert twice(1, 2) == 7
     assert len(twice.py_func.__globals__["_plus"].signatures) == 1
+
+
+_Sizes = namedtuple("_Sizes", "rows columns")
+
+
+def _last_cell(at, more):
+    return at.rows * at.columns + _plus(at.columns, more)
+
+
+def test_numbers_by_name_are_one_pointer_in_compiled_code():
+    kernel = compile_kernel(_last_cell)
+    assert kernel(fields(_Sizes, (3, 1 << 40), True), 7) == _last_cell(fields(_Sizes, (3, 1 << 40), False), 7)
+    assert kernel.signatures[0][0].dtype.names == _Sizes._fields
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])

@@ -132,6 +132,31 @@ def test_each_part_of_the_difference_is_needed(network: str, kind: str) -> None:
         assert not is_repaired_right(module.with_schedule(more, ""), more) or is_listed_right(module, more)
 
 
+@pytest.mark.parametrize("network", ["nic", "npu", "link", "slow link"])
+def test_routes_of_whole_blocks_prove_an_all_to_all(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states of NPUs are not looked at. A block of which a hop is left has no such proof, nor if the hop of another
+    one is dropped in its place.
+    """
+    module, schedule = example(network, "all_to_all")
+    monkeypatch.setattr("collc.verification.repaired_check._RepairCheck.npus_are_right", lambda _: False)
+    assert is_repaired_right(module.with_schedule(schedule, ""), schedule)
+    count = schedule.factored.translations.count
+    for number, image in enumerate(schedule.dropped.tolist()):
+        others = np.setdiff1d(np.arange(image - image % count, image - image % count + count), schedule.dropped)
+        less = np.delete(schedule.dropped, number)
+        for dropped in (less, *(np.sort(np.append(less, other)) for other in others[:1])):
+            changed = replace(schedule, dropped=dropped)
+            assert not is_repaired_right(module.with_schedule(changed, ""), changed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["nic", "gpu", "npu", "link", "slow", "slow link"])
+def test_what_routes_prove_is_right(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nothing else is looked at than routes and what is free, of changes to what is added alone."""
+    monkeypatch.setattr("collc.verification.repaired_check._RepairCheck.npus_are_right", lambda _: False)
+    assert attack(network, "all_to_all", 3, 1000) < 1000
+
+
 def test_what_contradicts_the_module_is_not_proved() -> None:
     module, schedule = example("nic", "all_reduce")
     run, net = module.demand.runs[0], module.network

@@ -11,10 +11,12 @@ from NPUs that are chosen for this; the partials take the same routes backwards 
   the whole cluster. They need not enter the damaged node.
 - If NPUs have lost links within their node, what is handed over begins in these, which need not get it then.
 - With few chunks, early ones are late ones, too. Then all NICs of the damaged node send what is handed over first, and
-  what would have been sent before that is dropped.
+  what would have been sent before that is dropped. If late ones follow early ones, this may be shorter or longer.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +28,17 @@ from collc.ten.network import Network
 from collc.ten.schedule import MOST_LISTED
 
 
-def move_sums(repair: Repair, whole: Network) -> int | None:
-    """Change where chunks begin; returns how long copies of sums would take at least otherwise, in picoseconds.
+class Moved(NamedTuple):
+    """What has been moved. least: picoseconds that copies of sums would take at least otherwise. follows: whether late
+    chunks follow early ones and are sent when these are, so that they may be sent at once, too.
+    """
+
+    least: int
+    follows: bool
+
+
+def move_sums(repair: Repair, whole: Network, *, at_once: bool = False) -> Moved | None:
+    """Change where chunks begin. at_once: send what is handed over first even if early chunks are not late.
 
     None if the network is no cluster of nodes, no node or all have lost NICs, one has lost half of them, or chunks are
     too few for that many nodes.
@@ -35,14 +46,16 @@ def move_sums(repair: Repair, whole: Network) -> int | None:
     nodes = _nodes(repair, whole)
     if nodes is None:
         return None
-    mover = _Mover(repair, nodes)
+    mover = _Mover(repair, nodes, at_once=at_once)
     if not mover.choose():
         return None
     least = mover.least_without()
     repair.spare_damaged()
     mover.give_up()
     repair.closed_first = mover.at_once
-    return least if (not mover.at_once or mover.send_first()) and mover.hand_over() else None
+    if (mover.at_once and not mover.send_first()) or not mover.hand_over():
+        return None
+    return Moved(least, mover.follows and not mover.at_once)
 
 
 def _nodes(repair: Repair, whole: Network) -> Int32Array | None:
@@ -60,12 +73,14 @@ def _nodes(repair: Repair, whole: Network) -> Int32Array | None:
 
 
 class _Mover:
-    """Moves the sums of one plan. node: int32[elements], the lowest element of each one's node."""
+    """Moves the sums of one plan. node: int32[elements], the lowest element of each one's node. at_once: as of
+    `move_sums`.
+    """
 
-    def __init__(self, repair: Repair, node: Int32Array) -> None:
+    def __init__(self, repair: Repair, node: Int32Array, *, at_once: bool) -> None:
         self._repair, self._node, self._parts = repair, node, repair.numbers.parts
         self._nodes = [np.flatnonzero(node == first).astype(np.int32) for first in np.unique(node).tolist()]
-        self.at_once = False
+        self.at_once, self.follows = at_once, False
         self._rail = repair.alive
         self._damaged: list[Int32Array] = []
         self._sound: list[Int32Array] = []
@@ -106,6 +121,7 @@ class _Mover:
             return False
         size = len(self._nodes[0])
         taken: set[tuple[int, int]] = set()
+        overlaps = False
         for node in self._damaged:
             ranks = np.flatnonzero(rail[node]).tolist()
             count = self._most_useful(node) if len(ranks) == size else (size - len(ranks)) * parts
@@ -120,13 +136,15 @@ class _Mover:
                 (part, int(node[rank])) for part in range(parts) for rank in self._ranks_without_nic(node, rail)
             ]
             self._given += [(parts - 1 - part, int(node[rank])) for part, rank in late]
-            self.at_once |= parts - 1 - late[-1][0] >= late[-1][0]
+            overlaps |= parts - 1 - late[-1][0] >= late[-1][0]
+            self.at_once |= overlaps
+            self.follows |= parts - late[-1][0] >= late[-1][0]
             for number, other in enumerate(self._sound):
                 for part, rank in late:
                     turned = ranks[(ranks.index(rank) + number) % len(ranks)] if self.at_once else rank
                     self._handed.append((part, int(other[turned]), int(node[turned])))
         # Each handed over chunk then misses as many sends as precede it on its NIC, and copies in a node for each.
-        if self.at_once and len(self._handed) ** 2 > MOST_LISTED:  # half as many messages, two links each
+        if overlaps and len(self._handed) ** 2 > MOST_LISTED:  # half as many messages, two links each
             return False
         return len(set(self._handed)) == len({(part, owner) for part, owner, _ in self._handed})
 

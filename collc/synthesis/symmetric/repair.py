@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib import import_module
-from itertools import chain
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -23,10 +22,11 @@ import numpy as np
 
 from collc.base.memory import require_for_search
 from collc.graph.throughput import load_flows
-from collc.kernels.compiled import STEP_TIME, compile_kernel, numbers, runs_compiled, version_of
+from collc.kernels.compiled import STEP_TIME, compile_kernel, fields, numbers, runs_compiled, version_of
 from collc.kernels.link_gaps import NEVER, Layout, Memory
 from collc.kernels.plan_repair import Blocks, Routes, Sends, exchange_all, spread_all
 from collc.synthesis.symmetric.class_timetable import ClassTimes
+from collc.synthesis.symmetric.lost_blocks import LostBlocks, NewRoutes
 from collc.synthesis.symmetric.messages import Messages, Moves, csr_bounds
 from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, ranges
 from collc.ten.factored_schedule import ChunkNumbers, Translations
@@ -103,14 +103,14 @@ class Repair:
         self.holders: dict[int, dict[int, int]] = {}
         self.closed: set[int] = set()
         self.closed_first = False
-        self.rerouted: dict[int, list[int]] = {}
+        self.rerouted: NewRoutes | None = None
         self.moves = Moves.of(self.messages, translations, times, rows)
         self._mirror, self._opposite = -1, np.empty(0, np.int32)
         self._weak = np.zeros(self.count, np.int64)
         self._gone = whole.source[gone], whole.target[gone]
         self._release = np.zeros(numbers.parts, np.int64)
         self._links, self._target, self.actual = network.link_count, network.target, actual
-        self._sent = [np.empty((0, 4), np.int64)]
+        self._sent: list[tuple[Int32Array | Int64Array, ...]] = [(*[np.empty(0, np.int64)] * 4,)]
 
     @cached_property
     def _plan_times(self) -> Int64Array:
@@ -122,6 +122,11 @@ class Repair:
         since[self.messages.chunk[order], self.messages.target[order]] = self.messages.arrival[order]
         since[:, 0] = self._release
         return since.reshape(-1)
+
+    @cached_property
+    def blocks(self) -> LostBlocks:
+        """The blocks of an All-to-All of which something is missing."""
+        return LostBlocks.of(self.messages, self.translations, self.numbers.parts, self.alive, self.missing)
 
     @cached_property
     def _message_of_row(self) -> Int64Array:
@@ -176,9 +181,8 @@ class Repair:
         self.lost = self.lost.select(~np.isin(self.lost.key * self.count + self.lost.element, codes))
 
     def drop(self, wanted: Int64Array) -> None:
-        """Drop translations of messages, as `missing`, and all that depend on them, and note in `lost` who lacks what.
-
-        Of an All-to-All, also what comes before: the chunk takes another route.
+        """Drop translations of messages of copies, as `missing`, and all that depend on them, and note in `lost` who
+        lacks what.
         """
         self.dropped, key = self._with_dependents(wanted, self.dropped)
         self._note_lost(key)
@@ -226,7 +230,11 @@ class Repair:
         return np.array([each for each in element.tolist() if len(self._links_within(each))], np.int32)
 
     def estimate_lost(self) -> int:
-        """How many deliveries are lost for missing links; of over 255 elements, by the chunks of some of them."""
+        """How many deliveries are lost for missing links; of over 255 elements, by the chunks of some of them, but of
+        an All-to-All those of all blocks.
+        """
+        if self.numbers.pairs:
+            return int(self.blocks.hops.sum())
         chosen = np.arange(0, self.count, max(1, isqrt(self.count) // 8))
         mine = self.missing[np.isin(self.missing % self.count, chosen)]
         message, owner = np.divmod(self._with_dependents(mine, np.empty(0, np.int64))[0], self.count)
@@ -235,30 +243,21 @@ class Repair:
 
     def _are_there(self, message: Int64Array, owner: Int32Array) -> BoolArray:
         """bool: whether a translation of a message is of a chunk that there is still, and to an NPU that is."""
-        there = self.alive[owner] & self.alive[self.translations.sum(self.messages.target[message], owner)]
-        if self.numbers.pairs:
-            element = self.translations.element_of[self.messages.chunk[message] // self.numbers.parts]
-            there &= self.alive[self.translations.sum(element, owner)]
-        return there
+        return self.alive[owner] & self.alive[self.translations.sum(self.messages.target[message], owner)]
 
     def _with_dependents(self, wanted: Int64Array, known: Int64Array) -> tuple[Int64Array, Int64Array]:
         """(what is known and all that is to be dropped, ascending; the latter alone)."""
-        messages, pairs = self.messages, self.numbers.pairs
-        below = messages.chunk if pairs else messages.parent
-        order = np.argsort(below, kind="stable")
-        below = below[order]
+        order = np.argsort(self.messages.parent, kind="stable")
+        below = self.messages.parent[order]
         wanted = distinct(wanted)
         fresh = wanted[~find_keys(known, wanted)[1]]
         all_, first = [fresh], distinct(np.append(known, fresh))
         while len(fresh):
             message, element = np.divmod(fresh, self.count)
-            above = messages.chunk[message] if pairs else message
-            low, high = (np.searchsorted(below, above, side) for side in ("left", "right"))
+            low, high = (np.searchsorted(below, message, side) for side in ("left", "right"))
             fresh = distinct(order[ranges(low, high)] * self.count + np.repeat(element, high - low))
             fresh = fresh[~find_keys(first, fresh)[1]]  # messages form a tree, so that no others come twice
             all_.append(fresh)
-            if pairs:
-                break
         dropped = np.concatenate(all_)
         return distinct(np.append(known, dropped)), dropped
 
@@ -287,31 +286,48 @@ class Repair:
         )
         self.lost = self.lost.join(lost.select(there))
 
-    def send(self, chunk: Int64Array, owner: Int64Array, link: Int64Array, start: Int64Array) -> None:
-        """Send chunks over links."""
-        self._sent.append(np.stack([chunk, owner, link, start], axis=1))
+    def send(self, *columns: Int32Array | Int64Array) -> None:
+        """Send chunks over links. columns: chunks, elements of owners, links, starts."""
+        self._sent.append(columns)
 
     def dropped_rows(self) -> Int64Array:
         """int64, ascending: row * elements + element, for each dropped translation of a row."""
+        if self.numbers.pairs:
+            return self._rows_of_blocks
         message, element = np.divmod(self.dropped, self.count)
         row = self.messages.rows[message]
         return np.sort((row * self.count + element[:, None])[row >= 0])
 
+    @cached_property
+    def _rows_of_blocks(self) -> Int64Array:
+        return self.blocks.list_by(self.rows.chunk, self.count)
+
+    def dropped_links(self) -> tuple[Int64Array, Int32Array]:
+        """(rows, links) of each dropped translation of a row, in order."""
+        return self._links_of_blocks if self.numbers.pairs else self._links_of(self.dropped_rows())
+
+    @cached_property
+    def _links_of_blocks(self) -> tuple[Int64Array, Int32Array]:
+        return self._links_of(self._rows_of_blocks)
+
+    def _links_of(self, images: Int64Array) -> tuple[Int64Array, Int32Array]:
+        row, element = np.divmod(images, self.count)
+        return row, self.translations.moved_links(self.rows.link[row], element.astype(np.int32))
+
     def added_transfers(self) -> tuple[Int32Array, Int32Array, Int32Array, Int64Array]:
         """(chunks, elements of owners, links, starts) of what was sent."""
-        sent = np.concatenate(self._sent)
-        chunk, owner, link = sent[:, :3].astype(np.int32).T
-        return chunk, owner, link, sent[:, 3]
+        chunk, owner, link, start = map(np.concatenate, zip(*self._sent, strict=True))
+        return chunk.astype(np.int32), owner.astype(np.int32), link.astype(np.int32), start
 
     def repair_all(self) -> bool:
         """Bring all that is lost to those that lack it, in the order in which it was to be sent; False if there is
         no route.
         """
+        if self.numbers.pairs:
+            return self._exchange(np.argsort(self.messages.start[self.blocks.first], kind="stable"))
         keys, first = np.unique(self.lost.key, return_index=True)
         closed = np.isin(keys, [*self.closed])
         order = np.lexsort((keys, self.messages.start[self.lost.message[first]], closed != self.closed_first))
-        if self.numbers.pairs:
-            return self._exchange(keys[order])
         return self.spread(SpreadRequest.of(keys[order], closed[order]), self.lost) is not None
 
     def spread(self, request: SpreadRequest, lost: Lost) -> Lost | None:
@@ -365,33 +381,35 @@ class Repair:
         begun = np.flatnonzero(begun)  # what a holder gets came from where it begins
         return got.join(Lost(keys[begun], sender[begun], np.zeros(len(begun), np.int64)))
 
-    def _exchange(self, keys: Int64Array) -> bool:
-        """Send blocks of an All-to-All on other routes, not before they were to leave; False if one has none."""
-        chunk, owner = np.divmod(keys, self.count)
-        by_chunk = np.lexsort((self.messages.start, self.messages.chunk))
-        chunks = self.messages.chunk[by_chunk]
-        first, after = np.searchsorted(chunks, chunk, "left"), np.searchsorted(chunks, chunk, "right")
-        own = by_chunk[ranges(first, after)]
-        routes = [self.rerouted.get(key, []) for key in keys.tolist()]
+    def _exchange(self, order: Int64Array) -> bool:
+        """Send the lost blocks of an All-to-All, in some order, on other routes, not before they were to leave; False
+        if one has none.
+        """
+        blocks = self.blocks
+        chunk, owner = blocks.chunk[order], blocks.owner[order]
+        first, after = blocks.bounds[chunk], blocks.bounds[chunk + 1]
+        own = blocks.by_chunk[ranges(first, after)]
+        routes = self.rerouted or NewRoutes(np.zeros(len(chunk) + 1, np.int64), np.empty(0, np.int64), 0)
+        routes = routes.select(order)
         hops = int(np.diff(self.moves.bounds).max(initial=1))
-        most = np.maximum(np.fromiter(map(len, routes), np.int64), (after - first + 2) * hops)
+        most = np.maximum(np.diff(routes.bounds), (after - first + 2) * hops)
         compile_it = runs_compiled(exchange_all, STEP_TIME * int(most.sum()))
         columns = (
             owner,
-            self.messages.start[by_chunk[first]],
+            self.messages.start[blocks.first[order]],
             np.append(0, np.cumsum(after - first)),
             self.moves.move_of[own],
-            _bounds_of(map(len, routes)),
-            np.fromiter(chain.from_iterable(routes), np.int64),
+            routes.bounds,
+            routes.links,
         )
-        blocks = Blocks(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
-        sizes = len(keys) + 1, int(most.sum()), int(most.sum())
+        sent = Blocks(*(numbers(np.ascontiguousarray(column, np.int64), compile_it) for column in columns))
+        sizes = len(chunk) + 1, int(most.sum()), int(most.sum())
         written = [numbers(np.zeros(size, np.int64), compile_it) for size in sizes]
         kernel = version_of(exchange_all, compile_it)
         width = int(most.max(initial=1))
-        if self._run(lambda at, memory: kernel(at, memory, blocks, Routes(*written)), width, compile_it) < 0:
+        if self._run(lambda at, memory: kernel(at, memory, sent, Routes(*written)), width, compile_it) < 0:
             return False
-        number = np.repeat(np.arange(len(keys)), np.diff(np.asarray(written[0], np.int64)))
+        number = np.repeat(np.arange(len(chunk)), np.diff(np.asarray(written[0], np.int64)))
         link, start = (np.asarray(column[: len(number)], np.int64) for column in written[1:])
         self.send(chunk[number], owner[number], link, start)
         return True
@@ -420,14 +438,11 @@ class Repair:
     ) -> tuple[Layout, Memory, int]:
         """The plan as it is now, and room, for kernels; and the number of the entry that says how much they took."""
         translations, moves, times, link = self.translations, self.moves, self.times, self.rows.link
-        message, element = np.divmod(self.dropped, self.count)
-        row = self.messages.rows[message]
-        element = np.broadcast_to(element[:, None], row.shape)[row >= 0].astype(np.int32)
-        row, links = row[row >= 0], len(times.taken)
-        sent = np.concatenate(self._sent)
+        (row, dropped), links = self.dropped_links(), len(times.taken)
+        _, _, sent, sent_at = self.added_transfers()
         taken = self._with_mirror(link, self.rows.start)
         idle = self._idle_times(*taken)
-        dropped = self._with_mirror(translations.moved_links(link[row], element), self.rows.start[row])
+        dropped = self._with_mirror(dropped, self.rows.start[row])
         rank, number_of = np.empty(len(moves.steps), np.int64), np.full(self.count, -1, np.int64)
         rank[moves.by_rank] = number_of[moves.steps] = np.arange(len(rank))
         axes = zip(translations.sizes, translations.strides, strict=True)
@@ -441,7 +456,7 @@ class Repair:
             translations.class_row, self.actual.taken, self.actual.window,
             *idle,
             *_group_starts(*dropped, links),
-            *_group_starts(sent[:, 2], sent[:, 3], links), self._opposite, self._weak,
+            *_group_starts(sent, sent_at, links), self._opposite, self._weak,
             self.alive, moves.steps, number_of, moves.windows, rank, moves.by_rank, moves.routes, moves.bounds,
             moves.row, moves.element, moves.nearest, moves.onward, self._plan_times, self.messages.parent,
             self.messages.target, moves.move_of, *keys, nothing, nothing, np.full(self.count, NEVER), zeros, zeros,
@@ -453,15 +468,15 @@ class Repair:
         for begin, column in zip(begins.tolist(), columns[:-2], strict=False):
             memory[begin : begin + len(column)] = column
         lengths = len(moves.steps), len(moves.nearest), onwards, moves.tried, width, room
-        layout = Layout(self.count, self._links, self.end, *lengths, self._mirror, len(keys[0]), *begins[:-1].tolist())
-        return layout, numbers(memory, compile_it), int(begins[-4])
+        layout = self.count, self._links, self.end, *lengths, self._mirror, len(keys[0]), *begins[:-1].tolist()
+        return fields(Layout, layout, compile_it), numbers(memory, compile_it), int(begins[-4])
 
 
 def load_kernels() -> None:
     """Load or compile what repairs plans and bounds them, for a process that will do so and has the time now."""
     import_module("scipy.sparse.csgraph")
     load_flows()
-    layout, memory = Layout(*np.zeros(len(Layout._fields), np.int64).tolist()), numbers(np.zeros(1, np.int64), True)
+    layout, memory = fields(Layout, [0] * len(Layout._fields), True), numbers(np.zeros(1, np.int64), True)
     offers: Any = np.zeros((1, 3), np.int64)
     compile_kernel(spread_all)(layout, memory, Sends(*[memory[:0]] * 5), offers)
     compile_kernel(exchange_all)(layout, memory, Blocks(*[memory[:0]] * 6), Routes(*[memory[:0]] * 3))

@@ -6,6 +6,7 @@ The translations of the plan that are left stay translations, so that neither th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -117,10 +118,15 @@ class _Repairer:
         if self._is_damaged_within:
             self._anew = True
             schedules.append(self._repair_plan())
-        found = [each for each in schedules if each is not None]
-        return min(
-            found, key=lambda each: each.collective_time(self._module.network, self._module.demand), default=None
-        )
+        return self._shortest(schedules)
+
+    def _shortest(
+        self, schedules: Iterable[RepairedSchedule | RowSchedule | None]
+    ) -> RepairedSchedule | RowSchedule | None:
+        """The first of the shortest schedules, None if there are none."""
+        network, demand = self._module.network, self._module.demand
+        found = (each for each in schedules if each is not None)
+        return min(found, key=lambda each: each.collective_time(network, demand), default=None)
 
     def _repair_plan(self) -> RepairedSchedule | RowSchedule | None:
         standard, network = self._module.demand.standard, self._module.network
@@ -139,19 +145,25 @@ class _Repairer:
         if faster is not None and faster.collective_time(network, self._module.demand) <= 2 * least:
             return faster
         copies = self._copies(network, self._whole)
-        schedules = [each for each in (self._join(self._sums(copies, opposite), copies), faster) if each is not None]
-        return min(schedules, key=lambda each: each.collective_time(network, self._module.demand), default=None)
+        return self._shortest([self._join(self._sums(copies, opposite), copies), faster])
 
-    def _moved_sums(self, opposite: Int32Array) -> tuple[RepairedSchedule | None, int]:
+    def _moved_sums(self, opposite: Int32Array) -> tuple[RepairedSchedule | RowSchedule | None, int]:
         """An All-Reduce whose sums begin so that damaged nodes send and receive fewer of them, None for none; and how
-        long the copies take otherwise, at least.
+        long the copies take otherwise, at least. If what is handed over may be sent at once, the shorter of two.
         """
-        repair = self._begin(self._module.network, self._whole)
-        least = None if repair is None else move_sums(repair, self._whole)
-        if repair is None or least is None or not repair.repair_all():
-            return None, 0
-        copies = self._phase_of(repair)
-        return self._join(self._sums(copies, opposite), copies), least
+        schedules: list[RepairedSchedule] = []
+        least = 0
+        for at_once in (False, True):
+            repair = self._begin(self._module.network, self._whole)
+            moved = None if repair is None else move_sums(repair, self._whole, at_once=at_once)
+            if repair is None or moved is None or not repair.repair_all():
+                break
+            copies, least = self._phase_of(repair), moved.least
+            joined = self._join(self._sums(copies, opposite), copies)
+            schedules += [] if joined is None else [joined]
+            if not moved.follows:
+                break
+        return self._shortest(schedules), least
 
     def _shared_links(self, opposite: Int32Array) -> tuple[RepairedSchedule | None, int]:
         """An All-Reduce in which partials and copies share the links (shared_links.py), None for none; and how long the
@@ -200,7 +212,7 @@ class _Repairer:
         routes = reroute(repair, self._module.network, self._whole, PlanPart.of_plan(repair))
         if routes is None:
             return None
-        repair.rerouted = routes.links
+        repair.rerouted = routes
         return self._phase_of(repair) if repair.repair_all() else None
 
     def _copies(self, network: Network, whole: Network) -> _Phase | None:
@@ -224,8 +236,10 @@ class _Repairer:
         repair = Repair(network, whole, self._translations, self._times, self._actual, numbers, rows)
         if repair.estimate_lost() * SHARE > len(repair.messages.chunk) * repair.count:
             return None
+        if numbers.pairs:
+            return repair
         repair.drop(repair.missing)
-        self._is_damaged_within = not numbers.pairs and len(repair.damaged_inside) > 0
+        self._is_damaged_within = len(repair.damaged_inside) > 0
         if self._anew and self._is_damaged_within:
             repair.drop_within_damaged()
         return repair
@@ -233,11 +247,14 @@ class _Repairer:
     def _number_chunks(self, chunk: Int32Array, owner: Int32Array, link: Int32Array, start: Int64Array) -> Transfers:
         """Transfers of chunks of the representative that are taken to owners, in the numbers of the module."""
         npus, translations = self._translations.orbits[0], self._translations
-        target, part = np.divmod(chunk, self._numbers.parts)
+        first = np.ones(len(chunk), np.bool_)  # of the hops of a chunk, one after another
+        first[1:] = (chunk[1:] != chunk[:-1]) | (owner[1:] != owner[:-1])
+        hops = np.diff(np.append(np.flatnonzero(first), len(chunk)))
+        (target, part), owner = np.divmod(chunk[first], self._numbers.parts), owner[first]
         other = None
         if self._numbers.pairs:
             other = npus[translations.sum(translations.element_of[target], owner)]
-        return Transfers.of(self._numbers.number(npus[owner], other, part), link, start)
+        return Transfers.of(np.repeat(self._numbers.number(npus[owner], other, part), hops), link, start)
 
     def _sums(self, copies: _Phase | None, opposite: Int32Array | None = None) -> _Phase | None:
         """The partials that copies become backwards in time. opposite: of links, if they are not on reversed links."""

@@ -22,9 +22,10 @@ from collc.graph.distances import hops_from
 from collc.kernels.cheapest_routes import RouteGraph, find_routes
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of
 from collc.synthesis.list_schedule import Tasks, best_starts
+from collc.synthesis.symmetric.lost_blocks import NewRoutes
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.task import Effort
-from collc.ten.arrays import Int32Array, Int64Array, find_keys
+from collc.ten.arrays import Int32Array, Int64Array, find_keys, ranges
 from collc.ten.network import Network
 from collc.ten.schedule import MOST_LISTED
 
@@ -59,41 +60,29 @@ class PlanPart(NamedTuple):
         return PlanPart(np.sort(chosen), int((rows.start + repair.times.window[rows.link])[kept].max(initial=0)))
 
 
-class NewRoutes(NamedTuple):
-    """Routes of blocks that have lost their own. links: of each key. end: picoseconds, until when links are busy with
-    them at least.
-    """
-
-    links: dict[int, list[int]]
-    end: int
-
-
 def reroute(repair: Repair, network: Network, whole: Network, part: PlanPart) -> NewRoutes | None:
     """A route for each block that has lost its own; None if no links lead to a target. part: of the plan, with which
     they share the links.
     """
-    keys, hops = np.unique(repair.lost.key, return_counts=True)
-    keys = keys[np.argsort(-hops, kind="stable")]
-    translations, npus = repair.translations, repair.translations.orbits[0]
+    blocks, npus = repair.blocks, repair.translations.orbits[0]
+    order = np.argsort(-blocks.hops, kind="stable")
     distance = hops_from(Digraph.of(whole), int(npus[0]))[npus]
     compile_it = runs_compiled(
-        find_routes, STEP_TIME * len(keys) * int(distance.max()) * network.link_count // network.npu_count
+        find_routes, STEP_TIME * len(order) * int(distance.max()) * network.link_count // network.npu_count
     )
-    chunk, owner = np.divmod(keys, repair.count)
-    block = translations.element_of[chunk // repair.numbers.parts]
-    ends = npus[owner], npus[translations.sum(block, owner.astype(np.int32))]
+    ends = npus[blocks.owner[order]], npus[blocks.target[order]]
     load = np.append(_loads(repair, network, part.rows), 0)
     load[-1] = max(int(load.max()), repair.end - part.since) * (SLACK + 1) // SLACK
-    most = network.npu_count + 4 * len(keys) * int(distance.max())  # routes that are four times as long leave a part
-    room = [np.zeros(size, np.int64) for size in (*[network.npu_count] * 3, len(keys), most)]
+    most = network.npu_count + 4 * len(order) * int(distance.max())  # routes that are four times as long leave a part
+    room = [np.zeros(size, np.int64) for size in (*[network.npu_count] * 3, len(order), most)]
     columns = [numbers(np.asarray(column, np.int64), compile_it) for column in (*ends, load, *room)]
     find = version_of(find_routes, compile_it)
-    if find(_graph_of(repair, network, distance, compile_it), *columns) < len(keys):
+    if find(_graph_of(repair, network, distance, compile_it), *columns) < len(order):
         return None
     load, lengths, links = np.asarray(columns[2], np.int64), *columns[-2:]
-    parts = np.split(np.asarray(links, np.int64), np.cumsum(lengths))
-    routes = {key: route.tolist() for key, route in zip(keys.tolist(), parts[:-1], strict=True)}
-    return NewRoutes(routes, part.since + int(load[:-1].max()))
+    bounds = np.append(0, np.cumsum(np.asarray(lengths, np.int64)))
+    routes = NewRoutes(bounds, np.asarray(links, np.int64), part.since + int(load[:-1].max()))
+    return routes.select(np.argsort(order))
 
 
 def _graph_of(repair: Repair, network: Network, distance: Int64Array, compile_it: bool) -> RouteGraph:
@@ -110,10 +99,11 @@ def _loads(repair: Repair, network: Network, rows: Int64Array) -> Int64Array:
     """int64[links]: picoseconds that some rows of the blocks which keep their routes take on each link."""
     translations, link = repair.translations, repair.rows.link
     of_class = np.bincount(translations.class_row[link[rows]], minlength=len(translations.class_links))
-    row, element = np.divmod(repair.dropped_rows(), repair.count)
-    lost = find_keys(rows, row)[1]
-    lost = translations.moved_links(link[row[lost]], element[lost].astype(np.int32))
-    load = of_class[translations.class_row] - np.bincount(lost, minlength=len(translations.class_row))
+    row, dropped = repair.dropped_links()
+    is_chosen = np.zeros(len(link), np.bool_)
+    is_chosen[rows] = True
+    lost = np.bincount(dropped[is_chosen[row]], minlength=len(translations.class_row))
+    load = of_class[translations.class_row] - lost
     return (load * repair.actual.taken)[: network.link_count]
 
 
@@ -123,18 +113,17 @@ def list_blocks(
     """(chunks of the representative, elements of their owners, links, starts) of all transfers that are listed anew;
     None if stopped.
     """
-    rows, count = repair.rows, repair.count
+    rows, count, blocks = repair.rows, repair.count, repair.blocks
     image = translations_of(part.rows, count)
     position, is_there = find_keys(image, repair.dropped_rows())
     row, element = np.divmod(np.delete(image, position[is_there]), count)
     element = element.astype(np.int32)
-    new = [(*divmod(key, count), link, hop) for key, route in routes.links.items() for hop, link in enumerate(route)]
-    added = np.array(new, np.int64).reshape(-1, 4)
-    chunk = np.append(rows.chunk[row], added[:, 0]).astype(np.int32)
-    owner = np.append(element, added[:, 1]).astype(np.int32)
-    link = np.append(repair.translations.moved_links(rows.link[row], element), added[:, 2]).astype(np.int32)
+    hops = np.diff(routes.bounds)
+    chunk = np.append(rows.chunk[row], np.repeat(blocks.chunk, hops)).astype(np.int32)
+    owner = np.append(element, np.repeat(blocks.owner, hops))
+    link = np.append(repair.translations.moved_links(rows.link[row], element), routes.links).astype(np.int32)
     block = chunk.astype(np.int64) * count + owner
-    order = np.lexsort((np.append(rows.start[row], added[:, 3]), block))
+    order = np.lexsort((np.append(rows.start[row], ranges(np.zeros_like(hops), hops)), block))
     chunk, owner, link, block = chunk[order], owner[order], link[order], block[order]
     follows = np.flatnonzero(block[1:] == block[:-1]).astype(np.int32)
     last = np.append(np.flatnonzero(np.diff(block)), len(block) - 1)
