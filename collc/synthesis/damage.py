@@ -35,10 +35,10 @@ def undamaged_network(network: Network) -> Network | None:
     own = keys
     if len(own) < network.link_count:
         return None
-    found = with_images(own, generators)
-    if found is None:
+    whole = with_images(own, generators)
+    if whole is None:
         return None
-    keys = found
+    keys = whole
     images = [_image(keys, device) for device in generators]
     is_own = find_keys(own, keys)[1]
     before = np.full(len(keys), -1, np.int32)
