@@ -3,8 +3,9 @@
 On 300 random programs (random_programs.py) and on LIMITED_PROGRAMS whose NPUs have limits; with --large, on the
 networks of clusters with 64 to 256 NPUs (large_programs.py); with --paper, --clusters, --groups, --failures, --small on
 the programs of a set (named_programs.py). Each synthesizer alone has LIMIT seconds of CPU time, in a process of its own
-with at most MEMORY bytes more. With --large and on sets the others are not measured if `auto` is within 3 % of the
-lower bound and took at most CPU_MORE seconds, so that nothing can show a fault; --full measures them.
+with at most MEMORY bytes more. On large networks (--large, sets, and random programs from WIDE on) the others are not
+measured if `auto` is within 3 % of the lower bound and took at most CPU_MORE seconds, so that nothing can show a fault;
+--full measures them.
 
 The rule: the schedule of `auto` takes at most 3 % longer than the best of the others, and its search at most CPU_FACTOR
 times the CPU time of the fastest search for a schedule within 3 % of that best one, and CPU_MORE seconds. Reported are
@@ -31,7 +32,7 @@ from pathlib import Path
 
 from benchmarks.large_programs import LARGE, large_programs
 from benchmarks.named_programs import NAMED, SET, SETS, named_programs
-from benchmarks.random_programs import IMPORTS, LIMITED, Program, random_program
+from benchmarks.random_programs import IMPORTS, LIMITED, WIDE, Program, random_program
 from collc.base.diagnostics import CollcError, SourceFile
 from collc.base.units import Dimension, quantity_in
 from collc.kernels.compiled import compile_kernel
@@ -333,7 +334,7 @@ def main(arguments: list[str]) -> int:
     print(HEAD)
     results: list[Comparison] = []
     for number in numbers:
-        full = options.full or number < LARGE
+        full = options.full or number < WIDE
         found = done.get(number) or compare(number, known.get(number), options.singles, options.limit, full)
         if found is None:
             continue

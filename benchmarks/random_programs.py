@@ -1,6 +1,6 @@
 """Random programs in the language: networks of all kinds and sizes with unlike links, switches with and without
-buffers, failed parts, groups, several collectives, both link models; from LIMITED on with limits of NPUs too. The same
-number gives the same program.
+buffers, failed parts, groups, several collectives, both link models; from LIMITED on with limits of NPUs too, from WIDE
+on with up to about a thousand NPUs. The same number gives the same program.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ BLOCKS = frozenset({"all_gather", "reduce_scatter", "all_reduce", "all_to_all", 
 
 LIMITED = 100_000
 """The number from which on NPUs have limits on what they send and receive, and switches have no limited buffers."""
+
+WIDE = 150_000
+"""The number from which on networks have up to WIDER times as many NPUs, without limits."""
+
+WIDER = 16
 
 MOST_CHUNKS = 6_000
 """Chunks of a program, at most."""
@@ -50,10 +55,22 @@ class Program:
         return f"{IMPORTS}\n{self.topology}\nschedule s on t {{\n{runs}{synthesize}}}\n"
 
 
+class Chance(random.Random):
+    """Random choices of a program. wider: the factor by which its network may have more NPUs."""
+
+    def __init__(self, seed: int, wider: int) -> None:
+        super().__init__(seed)
+        self.wider = wider
+
+    def extent(self, least: int, most: int, dimensions: int = 1) -> int:
+        """NPUs or nodes along one of some dimensions; most: if the network is not wider."""
+        return self.randint(least, round(most * self.wider ** (1 / dimensions)))
+
+
 def random_program(number: int) -> Program:
     """The program of a number. It can be wrong: a failed part may leave an NPU without a path."""
-    chance = random.Random(7_919 * number + 11)
-    kinds: dict[str, tuple[int, Callable[[random.Random], tuple[str, str, int]]]] = {
+    chance = Chance(7_919 * number + 11, 1 if number < WIDE else WIDER)
+    kinds: dict[str, tuple[int, Callable[[Chance], tuple[str, str, int]]]] = {
         "direct links": (3, _direct), "clusters": (3, _cluster), "products": (2, _product),
         "scattered": (3, _scattered), "pods": (3, _pods), "one switch": (1, _one_switch),
     }  # fmt: skip
@@ -62,27 +79,28 @@ def random_program(number: int) -> Program:
     if chance.random() < 0.2 and npus > 3:
         npus, topology = _failed(topology, npus)
     program = Program(name, category, topology, _runs(chance, npus), chance.choice(("store", "pipelined")))
-    return program if number < LIMITED else _limited(chance, program)
+    return _limited(chance, program) if LIMITED <= number < WIDE else program
 
 
-def _rate(chance: random.Random) -> str:
+def _rate(chance: Chance) -> str:
     return f"{chance.choice((5, 12, 25, 50, 100, 300, 450))}GB/s"
 
 
-def _latency(chance: random.Random) -> str:
+def _latency(chance: Chance) -> str:
     return f"{chance.choice((100, 350, 500, 700, 1000, 2000))}ns"
 
 
-def _link(chance: random.Random) -> str:
+def _link(chance: Chance) -> str:
     return f"bandwidth: {_rate(chance)}, latency: {_latency(chance)}"
 
 
-def _direct(chance: random.Random) -> tuple[str, str, int]:
+def _direct(chance: Chance) -> tuple[str, str, int]:
     """Networks of direct links of the standard library."""
     link = _link(chance)
-    n, width, height = chance.randint(2, 16), chance.randint(2, 6), chance.randint(2, 6)
-    x, y, z = (chance.randint(2, 4) for _ in range(3))
-    dimensions, groups, size = chance.randint(2, 5), chance.randint(2, 5), chance.randint(2, 4)
+    n, width, height = chance.extent(2, 16), chance.extent(2, 6, 2), chance.extent(2, 6, 2)
+    x, y, z = (chance.extent(2, 4, 3) for _ in range(3))
+    dimensions = chance.randint(2, 4 + chance.wider.bit_length())
+    groups, size = chance.extent(2, 5, 2), chance.extent(2, 4, 2)
     one_way = chance.choice(("true", "false"))
     local, wide, latency = _rate(chance), _rate(chance), _latency(chance)
     name, arguments, npus = chance.choice(
@@ -101,9 +119,10 @@ def _direct(chance: random.Random) -> tuple[str, str, int]:
     return name, f"topology t = {name}({arguments})", npus
 
 
-def _cluster(chance: random.Random) -> tuple[str, str, int]:
+def _cluster(chance: Chance) -> tuple[str, str, int]:
     """Machines and clusters of the standard library."""
-    nodes, size = chance.choice((1, 2, 2, 3, 4, 4, 8)), chance.choice((2, 4, 8))
+    nodes, size = chance.choice((1, 2, 2, 3, 4, 4, 8)) * chance.wider, chance.choice((2, 4, 8))
+    arity = 4 if chance.wider == 1 else chance.choice((4, 6, 8, 12))
     local, rail, spines = _rate(chance), _rate(chance), chance.choice((1, 2))
     latencies = f"local_latency: {_latency(chance)}, rail_latency: {_latency(chance)}"
     speeds = f"local: {local}, rail: {rail}, {latencies}"
@@ -120,22 +139,23 @@ def _cluster(chance: random.Random) -> tuple[str, str, int]:
                 f"{nodes}, {size}, {spines}, bandwidth: {local}, uplink: {rail}, latency: {_latency(chance)}",
                 nodes * size,
             ),
-            ("fat_tree", f"4, {_link(chance)}", 16),
+            ("fat_tree", f"{arity}, {_link(chance)}", arity**3 // 4),
         )
     )
     return name, f"topology t = {name}({arguments})", npus
 
 
-def _product(chance: random.Random) -> tuple[str, str, int]:
+def _product(chance: Chance) -> tuple[str, str, int]:
     """Products of two or three rings, lines, fully connected networks and switches."""
-    sizes = [chance.randint(2, 5) for _ in range(chance.choice((2, 2, 3)))]
+    dimensions = chance.choice((2, 2, 3))
+    sizes = [chance.extent(2, 5, dimensions) for _ in range(dimensions)]
     factors = [
         f"{chance.choice(('ring', 'line', 'fully_connected', 'switched'))}({size}, {_link(chance)})" for size in sizes
     ]
     return "product", f"topology t = {' * '.join(factors)}", math.prod(sizes)
 
 
-def _switch_options(chance: random.Random) -> str:
+def _switch_options(chance: Chance) -> str:
     """Options of a switch: none, a limited buffer, multicast, reductions."""
     options = [f"buffer: {chance.choice((1, 2, 4, 16))}"] if chance.random() < 0.3 else []
     options += ["multicast: true"] if chance.random() < 0.3 else []
@@ -143,9 +163,9 @@ def _switch_options(chance: random.Random) -> str:
     return f" ({', '.join(options)})" if options else ""
 
 
-def _scattered(chance: random.Random) -> tuple[str, str, int]:
+def _scattered(chance: Chance) -> tuple[str, str, int]:
     """A cycle with chords and parallel links, all unlike, and perhaps a switch or two."""
-    npus, switches = chance.randint(3, 16), chance.choice((0, 0, 1, 2))
+    npus, switches = chance.extent(3, 16), chance.choice((0, 0, 1, 2))
     both = chance.random() < 0.6
     kinds = [_link(chance) for _ in range(chance.randint(1, 4))]
     lines = [f"    npu n[{npus}]"]
@@ -162,9 +182,9 @@ def _scattered(chance: random.Random) -> tuple[str, str, int]:
     return "scattered", "topology t {\n" + "\n".join(lines) + "\n}", npus
 
 
-def _pods(chance: random.Random) -> tuple[str, str, int]:
+def _pods(chance: Chance) -> tuple[str, str, int]:
     """Nodes, with a switch or direct links each, joined by one switch, by rails, or by links between neighbours."""
-    nodes, size = chance.randint(2, 6), chance.choice((2, 3, 4, 4, 6, 8))
+    nodes, size = chance.extent(2, 6), chance.choice((2, 3, 4, 4, 6, 8))
     inner, outer = _link(chance), _link(chance)
     lines = [f"    npu n[{nodes}, {size}]"]
     if chance.random() < 0.7:
@@ -188,9 +208,9 @@ def _pods(chance: random.Random) -> tuple[str, str, int]:
     return f"pods by {between}", "topology t {\n" + "\n".join(lines) + "\n}", nodes * size
 
 
-def _one_switch(chance: random.Random) -> tuple[str, str, int]:
+def _one_switch(chance: Chance) -> tuple[str, str, int]:
     """NPUs on one switch."""
-    npus = chance.choice((4, 6, 8, 16, 24))
+    npus = chance.choice((4, 6, 8, 16, 24)) * chance.wider
     lines = [f"    npu n[{npus}]", f"    switch w{_switch_options(chance)}"]
     lines.append(f"    for i in 0..{npus} {{ link n[i] <-> w ({_link(chance)}) }}")
     return "one switch", "topology t {\n" + "\n".join(lines) + "\n}", npus
@@ -202,7 +222,7 @@ def _failed(topology: str, npus: int) -> tuple[int, str]:
     return npus - 1, f"{whole}\ntopology t = whole without {{ npu {npus - 1} }}"
 
 
-def _limited(chance: random.Random, program: Program) -> Program:
+def _limited(chance: Chance, program: Program) -> Program:
     """The program with limits of its NPUs."""
     limits = {
         "inject": _rate(chance),
@@ -216,7 +236,7 @@ def _limited(chance: random.Random, program: Program) -> Program:
     return replace(program, category="limits of NPUs", topology=topology)
 
 
-def _runs(chance: random.Random, npus: int) -> tuple[Run, ...]:
+def _runs(chance: Chance, npus: int) -> tuple[Run, ...]:
     """One collective over all NPUs, one over a group, several over groups, or two over all NPUs."""
     pick = chance.random()
     everyone = list(range(npus))
@@ -231,7 +251,7 @@ def _runs(chance: random.Random, npus: int) -> tuple[Run, ...]:
     return _run(chance, everyone, npus), _run(chance, everyone, npus)
 
 
-def _run(chance: random.Random, members: list[int], npus: int) -> Run:
+def _run(chance: Chance, members: list[int], npus: int) -> Run:
     collective = chance.choices(COLLECTIVES, WEIGHTS)[0]
     n = len(members)
     blocks = n if collective in BLOCKS else 1

@@ -16,8 +16,9 @@ from collc.base.diagnostics import CollcError, NoSchedule, SourceError, SourceFi
 from collc.kernels.compiled import LOAD_TIME
 from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.elaboration.elaborate import load_program
+from collc.synthesis.auto.candidates import Candidate
 from collc.synthesis.auto.kinds import ProblemKind
-from collc.synthesis.auto.synthesizer import Turns, choose
+from collc.synthesis.auto.synthesizer import SPARE_WORK, Turns, _Search, choose
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.by_dimension.orders import hierarchical
 from collc.synthesis.in_network.synthesizer import in_network
@@ -371,6 +372,22 @@ def test_an_exchange_that_may_meet_the_bound_gets_the_work_for_it():
     module = Module("m", hypercube(5), all_reduce(list(range(32)), 32), LinkModel.STORE)
     found = auto(module, Effort())
     assert found.collective_time() == lower_bound(module.network, module.demand, module.model).time
+
+
+def test_all_have_their_turns_before_those_likely_the_best_get_more_work():
+    module = Module("m", hypercube(3), all_reduce(list(range(8)), 8))
+    search = _Search(module, Effort(), [], spent=5_500_000)
+    search._turns += [
+        Turns(Candidate("likely", lambda _: module, ahead=2), 1_600_000),
+        Turns(Candidate("other", lambda _: module, ahead=1), 400_000),
+        Turns(Candidate("leader", lambda _: module), 10**9, built=module, time=10**12, useful=SPARE_WORK),
+    ]
+    for name, most in (("other", 500_000), ("likely", 6_400_000)):
+        found = search._next()
+        assert found is not None
+        turns, meter = found
+        assert (turns.candidate.name, meter.most) == (name, most)
+        turns.is_open = False
 
 
 def switched_nodes(nodes: int) -> Network:

@@ -17,7 +17,7 @@ from collc.passes.synthesizers import auto
 from collc.synthesis.auto.synthesizer import time_of
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.exchange import exchange
-from collc.synthesis.exchange.cores import Core, core_kinds, neighbours, odd_ring_exchange
+from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds, odd_ring_exchange
 from collc.synthesis.exchange.placement import choose_cores
 from collc.synthesis.tacos import tacos
 from collc.synthesis.task import Effort, Task, WorkMeter
@@ -270,6 +270,23 @@ def test_the_kinds_of_cores() -> None:
     assert kinds == {"vertex": 4}
 
 
+def test_a_network_in_many_parts_is_no_product() -> None:
+    rings = [(4 * k + i, 4 * k + (i + 1) % 4) for k in range(8) for i in range(4)]
+    net = network(32, rings + [(b, a) for a, b in rings])
+    kinds = {found.name: len(found.cores) for found in core_kinds(net, np.arange(32, dtype=np.int32))}
+    assert kinds == {"vertex": 32, "edge": 32}
+
+
+def test_the_choice_of_cores_counts_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = next(found for found in core_kinds(ring(6), np.arange(6, dtype=np.int32)) if found.name == "edge")
+    assert edges.looks(5) == 5 * 6 * (2 + 2)  # members and messages
+    monkeypatch.setattr(CoreKind, "looks", lambda _kind, _chunks: 6_000_000)
+    meter = WorkMeter(most=900_000)
+    with pytest.raises(NoSchedule):
+        exchange(Module("m", ring(6), all_reduce(list(range(6))), LinkModel.STORE), Effort().with_work(meter), tacos)
+    assert meter.spent == 1_000_000 + 8 * 6 * 10
+
+
 @settings(deadline=None, max_examples=25)
 @given(st.data())
 def test_random_networks(data: st.DataObject) -> None:
@@ -343,26 +360,6 @@ def _cost(core: Core, before: list[Core], chunks: int, degree: list[int], steps:
     return clash, uses, -lacking, core.radius, -apart, sum(held[npu] for npu in core.members)
 
 
-def test_the_search_for_cores_counts_its_work_and_ends() -> None:
-    """27 NPUs of a grid have three factors; the search of factors may take no more than is left."""
-    net = grid(3, 3, 3)
-    counted: list[int] = []
-    everything = [kind.name for kind in core_kinds(net, net.npus, counted.append)]
-    assert sum(counted) > sum(len(ends) ** 2 for ends in neighbours(net, net.npus.tolist()).values())
-    left = sum(counted) - 1
-
-    def spend(work: int) -> None:
-        nonlocal left
-        left -= work
-        if left < 0:
-            raise TimeoutError
-
-    found: list[str] = []
-    with pytest.raises(TimeoutError):
-        found.extend(kind.name for kind in core_kinds(net, net.npus, spend))
-    assert len(found) < len(everything)
-
-
 def test_what_has_too_many_messages_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 64 NPUs gives a contribution to, and gets, each of 64 sums: no core changes that."""
     net = grid(4, 4, 4, wrap=True)
@@ -373,17 +370,3 @@ def test_what_has_too_many_messages_is_refused_at_once(monkeypatch: pytest.Monke
         exchange(module, Effort().with_work(meter), tacos)
     assert meter.is_exceeded
     assert meter.spent == 0
-
-
-def test_looks_at_the_cores_of_dense_networks_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 NPUs, half of which are linked to the other half, have 100 pairs; each is looked at for each chunk, which has
-    38 messages.
-    """
-    net = network(20, [row for a in range(10) for b in range(10, 20) for row in ((a, b), (b, a))])
-    module = Module("m", net, all_reduce(list(range(20))))
-    (pairs,) = (found for found in core_kinds(net, net.npus) if found.name == "edge")
-    only = replace(pairs, name="vertex")
-    monkeypatch.setattr("collc.synthesis.exchange.synthesizer.core_kinds", lambda *_: iter([only]))
-    meter = WorkMeter(1)
-    exchange(module, Effort(bound=lambda: 0, work=meter), tacos)
-    assert meter.spent > 8 * 20 * 100

@@ -241,17 +241,21 @@ class _Search:
 
     def _next(self) -> tuple[Turns, WorkMeter] | None:
         """Whose turn is next, and its work: of those that could find something, the one with the least limit for how
-        likely it is.
+        likely it is; only if none is left, of those that get more work.
         """
         best = self.best
-        for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
-            left = most_in_vain(self.effort) if best is None else self._work_left(turns, best)
-            if turns.is_open and left >= turns.limit:
-                return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
+        for more in (False, True):
+            for turns in sorted(self._turns, key=lambda turns: turns.limit / GROWTH**turns.candidate.ahead):
+                left = most_in_vain(self.effort) if best is None else self._work_left(turns, best, more=more)
+                if turns.is_open and left >= turns.limit:
+                    return turns, WorkMeter(turns.limit, most=min(GROWTH * turns.limit, left))
         return None
 
-    def _work_left(self, turns: Turns, best: Turns) -> int:
-        """The work that may still be spent on a candidate: none if nothing can be gained, less if it is little."""
+    def _work_left(self, turns: Turns, best: Turns, *, more: bool) -> int:
+        """The work that may still be spent on a candidate: none if nothing can be gained, less if it is little.
+
+        more: whether those that lead, and may lead, get more.
+        """
         gain = Fraction(best.time - self.bound().time, max(1, best.time))
         spare = SPARE_WORK * self.effort.trials * self.effort.work_part
         if self.effort.time_limit is not None:  # seconds; work is counted in microseconds
@@ -261,8 +265,8 @@ class _Search:
             return 0
         share = min(Fraction(1), GROWTH**2 * gain)
         may_lead = turns is best or (turns.built is None and turns.candidate.ahead > 1)
-        more = share * (2 * best.useful + spare * (GROWTH**2 if share == 1 and may_lead else 1))
-        left = best.useful + int(more) + self.in_vain - self.spent
+        spare *= GROWTH**2 if more and may_lead and share == 1 else 1
+        left = best.useful + int(share * (2 * best.useful + spare)) + self.in_vain - self.spent
         return left if self.most is None else min(left, self.most - self.spent)
 
     def _plan_part(self, module: Module, meter: WorkMeter, parts: int = 1) -> Module:

@@ -9,7 +9,7 @@ The NPUs of a clique, a ring or a path exchange partials by messages in rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, permutations, zip_longest
 from typing import Final, NamedTuple
@@ -233,22 +233,20 @@ class CoreKind:
         inside = min(sum(map(len, core.rounds)) for core in self.cores)
         return chunks * (2 * (spanned - self.size) + inside)
 
+    def looks(self, chunks: int) -> int:
+        """Messages and members of cores that the choice of a core for each chunk looks at."""
+        return chunks * sum(len(core.members) + sum(map(len, core.rounds)) for core in self.cores)
 
-def core_kinds(
-    network: Network, group: Int32Array, spend: Callable[[int], None] = lambda _work: None
-) -> Iterator[CoreKind]:
+
+def core_kinds(network: Network, group: Int32Array) -> Iterator[CoreKind]:
     """The cores among the NPUs of a group: single NPUs, linked pairs, cliques, and lines along the Cartesian
-    factors of the network, from one factor to all of them. spend: told of all work, as WorkMeter counts it, before it
-    is done; what it raises ends the search.
+    factors of the network, from one factor to all of them.
     """
     hops = hop_counts(Digraph.of(network))[np.ix_(group, group)]
     column = {npu: number for number, npu in enumerate(group.tolist())}
-    spend(network.link_count)
     near = neighbours(network, group)
     pairs = sum(len(ends) ** 2 for ends in near.values())
-    few = pairs <= MOST_PAIRS
-    spend(pairs if few else len(near))
-    for kind in chain(_small_kinds(near, few), _factor_kinds(near, spend) if few else ()):
+    for kind in chain(_small_kinds(near, pairs <= MOST_PAIRS), _factor_kinds(near) if pairs <= MOST_PAIRS else ()):
         columns = ([column[npu] for npu in core.members] for core in kind.cores)
         radii = (int(hops[:, members].min(axis=1).max()) for members in columns)
         cores = (replace(core, radius=radius) for core, radius in zip(kind.cores, radii, strict=True))
@@ -301,13 +299,15 @@ def _cliques(near: dict[int, set[int]], edges: list[tuple[int, int]]) -> Iterato
             yield tuple(sorted(clique))
 
 
-def _factor_kinds(near: dict[int, set[int]], spend: Callable[[int], None]) -> Iterator[CoreKind]:
-    """Cores that span one, two, ... factors, which they exchange along one after the other, in any rotation."""
+def _factor_kinds(near: dict[int, set[int]]) -> Iterator[CoreKind]:
+    """Cores that span one, two, ... factors, which they exchange along one after the other, in any rotation. None if
+    there are more factors than a product of as many NPUs has.
+    """
     factors = cartesian_factors(near)
-    edges = sum(map(len, near.values()))
+    if 1 << len(factors) > len(near):
+        return
     cores: dict[tuple[int, int], list[Core]] = {}
     for span in range(1, len(factors) + 1):
-        spend(span * (len(factors) * len(near) + edges))  # every edge is in one factor, and that is chosen `span` times
         for first in range(len(factors)):
             chosen = [factors[(first + number) % len(factors)] for number in range(span)]
             for members in components(chosen):

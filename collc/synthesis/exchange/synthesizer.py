@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from collc.synthesis.exchange.cores import Core, CoreKind, core_kinds
 from collc.synthesis.exchange.placement import choose_cores, exchange_rounds
 from collc.synthesis.reductions.compose import MOST_RELAYED_IN_FILES, invert_schedule, obstacle_to_shared_sums
 from collc.synthesis.retiming import MOST_TRANSFERS, shifted_left
-from collc.synthesis.task import TRIAL_WORK, Effort, Task, WorkMeter
+from collc.synthesis.task import COMPILED_TIMES, TRIAL_WORK, Effort, Task, WorkMeter
 from collc.ten.arrays import Int32Array
 from collc.ten.demand import Demand, HolderSets, Run
 from collc.ten.module import Module
@@ -97,19 +96,15 @@ def obstacle(module: Module) -> str:
 class _Plan:
     """A kind of cores for each group. chunks: of each group. steps: of the spread from the cores of each group, about.
 
-    messages: in all. least: picoseconds that the whole takes, estimated from below.
+    messages: in all. work: of a placement. least: picoseconds that the whole takes, estimated from below.
     """
 
     kinds: tuple[CoreKind, ...]
     chunks: tuple[Int32Array, ...]
     steps: tuple[int, ...]
     messages: int
+    work: int
     least: int
-
-    @property
-    def looks(self) -> int:
-        """How many cores are looked at for all chunks, which are more than messages only in dense networks."""
-        return sum(len(kind.cores) * len(chunks) for kind, chunks in zip(self.kinds, self.chunks, strict=True))
 
 
 class _ExchangePlanner:
@@ -131,20 +126,18 @@ class _ExchangePlanner:
     def best(self) -> Transfers | None:
         """The transfers of the shortest schedule found; None if stopped before there is any."""
         best: tuple[int, Transfers] | None = None
-        left = TRIAL_WORK // MESSAGE_WORK * max(1, self._effort.trials)
+        left = TRIAL_WORK * max(1, self._effort.trials)
         plans = sorted(self._plans(), key=lambda plan: plan.least)
         for trial in range(MOST_PLACEMENTS * max(1, self._effort.trials)):
             again: list[_Plan] = []
             for plan in plans:
-                if best is not None and (best[0] <= plan.least or left < plan.messages):
+                if best is not None and (best[0] <= plan.least or left < plan.work):
                     continue
+                self._effort.work.add(plan.work)
                 if self._effort.stop() or (best is not None and self._effort.work.is_used_up):
                     return None if best is None else best[1]
                 require_for_search(MESSAGE_BYTES * plan.messages, f"{plan.messages:,} messages")
-                left -= plan.messages
-                self._effort.work.add(MESSAGE_WORK * max(plan.messages, plan.looks))
-                if self._effort.work.is_exceeded:
-                    return None if best is None else best[1]
+                left -= plan.work
                 planned = self._plan_trial(plan, trial)
                 if best is None or planned[0] < best[0]:
                     best = planned
@@ -162,11 +155,10 @@ class _ExchangePlanner:
         chunks = tuple(np.flatnonzero(table.pre == number).astype(np.int32) for number in sets)
         # In files for runtimes, messages of partials that are kept apart are not merged: many of them take long.
         many = self._module.relays and int(table.sets.sizes[table.pre].sum()) > MOST_RELAYED_IN_FILES
-        spend = partial(self._effort.spend, stopped=STOPPED)
         by_name = [
             {
                 kind.name: kind
-                for kind in core_kinds(self._module.network, table.sets[number], spend)
+                for kind in core_kinds(self._module.network, table.sets[number])
                 if not (many and kind.cores[0].relays)
             }
             for number in sets
@@ -176,7 +168,9 @@ class _ExchangePlanner:
             counts = [len(of_set) for of_set in chunks]
             steps = tuple(self._steps(kind, count) for kind, count in zip(chosen, counts, strict=True))
             messages = sum(kind.messages(count) for kind, count in zip(chosen, counts, strict=True))
-            yield _Plan(chosen, chunks, steps, messages, self._least(chosen, steps, messages))
+            looks = sum(kind.looks(count) for kind, count in zip(chosen, counts, strict=True))
+            work = MESSAGE_WORK * messages + looks // COMPILED_TIMES
+            yield _Plan(chosen, chunks, steps, messages, work, self._least(chosen, steps, messages))
 
     def _steps(self, kind: CoreKind, chunks: int) -> int:
         """The steps in which chunks could spread from cores of a kind, by the links into the NPUs of the group."""
