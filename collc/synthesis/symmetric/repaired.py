@@ -149,19 +149,19 @@ class _Repairer:
 
     def _moved_sums(self, opposite: Int32Array) -> tuple[RepairedSchedule | RowSchedule | None, int]:
         """An All-Reduce whose sums begin so that damaged nodes send and receive fewer of them, None for none; and how
-        long the copies take otherwise, at least. If what is handed over may be sent at once, the shorter of two.
+        long the copies take otherwise, at least. The shorter one of two choices if there is another.
         """
         schedules: list[RepairedSchedule] = []
         least = 0
-        for at_once in (False, True):
+        for other in (False, True):
             repair = self._begin(self._module.network, self._whole)
-            moved = None if repair is None else move_sums(repair, self._whole, at_once=at_once)
+            moved = None if repair is None else move_sums(repair, self._whole, other=other)
             if repair is None or moved is None or not repair.repair_all():
                 break
             copies, least = self._phase_of(repair), moved.least
             joined = self._join(self._sums(copies, opposite), copies)
             schedules += [] if joined is None else [joined]
-            if not moved.follows:
+            if not moved.has_other:
                 break
         return self._shortest(schedules), least
 
