@@ -26,9 +26,9 @@ from collc.kernels.first_gaps import blocked_until
 DONE, RUNNING, STUCK, TOO_LONG = 0, 1, 2, 3
 """All have what they need; there is more to do; a wanted chunk cannot be reached; the limit is passed."""
 
-LEFT, COUNT, END, GIVEN, LENIENT, HEAP = range(6)
+LEFT, COUNT, END, GIVEN, LENIENT, HEAP, LOOKS, COUNTER_ROW = range(8)
 """Indices into `counters`: chunks still needed, transfers planned, when the last of them arrives, preconditions that
-have been applied, whether the component rule is off, entries of the heap."""
+have been applied, whether the component rule is off, entries of the heap, links into woken devices; their number."""
 
 SOURCE, TARGET, CLASS, LEVEL, SCOPE, FREE, CURSOR, CURSOR_OF_RULE, LINK_ROW = range(9)
 """Columns of links. CLASS: the first class of its kind. LEVEL: by cost. SCOPE: the first word of the set `inside`
@@ -274,6 +274,7 @@ def share_out(  # noqa: PLR0912 - one loop, since a call in compiled code counts
             low, high = first[device], first[device + 1]
             lacks, needed = device * DEVICE_ROW + LACKS, device * words
             counted, begun = fifo, counters[COUNT]
+            counters[LOOKS] += high - low
             for link in range(low, high):
                 row = link * LINK_ROW
                 held = links[row + SOURCE] * words

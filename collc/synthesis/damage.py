@@ -33,17 +33,13 @@ def undamaged_network(network: Network) -> Network | None:
     count = network.device_count
     keys, link = np.unique(network.source.astype(np.int64) * count + network.target, return_index=True)
     own = keys
-    while True:
-        source, target = np.divmod(keys, count)
-        images = [device[source] * count + device[target] for device in generators]
-        wider = distinct(np.concatenate([keys, *images]))
-        if len(wider) - len(own) > len(own) // SHARE:
-            return None
-        if len(wider) == len(keys):
-            break
-        keys = wider
     if len(own) < network.link_count:
         return None
+    whole = with_images(own, generators)
+    if whole is None:
+        return None
+    keys = whole
+    images = [_image(keys, device) for device in generators]
     is_own = find_keys(own, keys)[1]
     before = np.full(len(keys), -1, np.int32)
     before[is_own] = network.kind[link]
@@ -55,6 +51,30 @@ def undamaged_network(network: Network) -> Network | None:
     kinds = network.kind.copy()
     kinds[link] = kind[is_own]
     return _with_links(replace(network, kind=kinds), keys[~is_own], kind[~is_own])
+
+
+def with_images(keys: Int64Array, generators: list[Int64Array]) -> Int64Array | None:
+    """Links and all that some maps of devices make of them, one map after another; None if over 1/SHARE is added.
+
+    keys: int64, ascending, source x devices + target of each link. Powers of a map, each the square of the one before,
+    reach all images in few rounds.
+    """
+    most, before = len(keys) + len(keys) // SHARE, 0
+    while len(keys) > before:
+        before = len(keys)
+        for generator in generators:
+            power = generator
+            while len(wider := distinct(np.append(keys, _image(keys, power)))) > len(keys):
+                if len(wider) > most:
+                    return None
+                keys, power = wider, power[power]
+    return keys
+
+
+def _image(keys: Int64Array, device: Int64Array) -> Int64Array:
+    """int64: what a map of devices makes of some links, see `with_images`."""
+    source, target = np.divmod(keys, len(device))
+    return device[source] * len(device) + device[target]
 
 
 def _usual_kinds(network: Network, kind: Int32Array, images: list[Int64Array]) -> Int32Array:

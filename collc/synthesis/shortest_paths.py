@@ -23,7 +23,7 @@ from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, leas
 from collc.synthesis.conditions import Conditions, conditions_of
 from collc.synthesis.task import COMPILED_TIMES, Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions, ranges
-from collc.ten.demand import Demand, Op
+from collc.ten.demand import Demand
 from collc.ten.network import Network
 from collc.ten.schedule import RowSchedule, Schedule, Transfers
 
@@ -62,9 +62,9 @@ def along_shortest_paths(task: Task) -> Schedule:
 
 
 def tree_count(demand: Demand, links: int) -> int:
-    """How many trees of shortest paths are searched, at most, with those of rounds. links: their number."""
+    """How many trees of shortest paths are searched for copies, at most, with those of rounds. links: their number."""
     table = demand.chunks
-    first, last = (table.pre, table.post) if bool((table.op == Op.COPY).all()) else (table.post, table.pre)
+    first, last = table.pre, table.post
     if not bool((table.sets.sizes[last] == 1).all()):
         return len(np.unique(first))
     holders, receivers = (len(np.unique(end)) for end in (first, last))

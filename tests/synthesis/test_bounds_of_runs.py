@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from collc.graph.digraph import Digraph
-from collc.graph.throughput import GatherRate, broadcast_rate
+from collc.graph.throughput import GatherRate, ReduceRate, broadcast_rate, reduce_rate
 from collc.synthesis.bounds import ideal_bound
 from collc.synthesis.bounds.cuts import narrowest_sets, searched_runs
 from collc.synthesis.bounds.fluid import Fluid
+from collc.synthesis.bounds.partitions import partition_bounds
 from collc.synthesis.bounds.traffic import traffic_of
 from collc.ten.arrays import Int64Array
 from collc.ten.demand import Demand
-from tests.support import all_gather, all_reduce, all_to_all, broadcast, network, switched
+from tests.support import all_gather, all_reduce, all_to_all, broadcast, fully_connected, network, switched
 from tests.synthesis.clusters import NIC, both
 
 
@@ -52,6 +53,23 @@ def test_of_many_members_with_a_root_those_with_the_slowest_links_are_searched(m
         (inside,) = narrowest_sets(fluid, demand.runs[0])
         assert np.flatnonzero(inside).tolist() == [19]
         assert searched.pop() == most
+
+
+def test_the_worst_partition_is_not_sought_over_many_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow for each of 300 NPUs over 89,700 links, several times, takes 30 s; the bound of single NPUs stays."""
+    searched: list[int] = []
+
+    def count(graph: Digraph, capacity: Int64Array, members: list[int]) -> ReduceRate:
+        searched.append(len(members))
+        return reduce_rate(graph, capacity, members)
+
+    monkeypatch.setattr("collc.synthesis.bounds.partitions.reduce_rate", count)
+    for count_of_npus, expected in ((8, [8]), (300, [])):
+        net, demand = fully_connected(count_of_npus), all_reduce(list(range(count_of_npus)))
+        (bound,) = partition_bounds(Fluid.of(net, *traffic_of(demand, None)), demand.runs[0])
+        assert bound.time > 0
+        assert searched == expected
+        searched.clear()
 
 
 def test_the_traffic_of_several_runs_is_that_of_each() -> None:

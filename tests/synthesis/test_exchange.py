@@ -358,3 +358,15 @@ def _cost(core: Core, before: list[Core], chunks: int, degree: list[int], steps:
     apart = len({part[npu] for npu in core.members})
     uses = sum(other is core for other in before)
     return clash, uses, -lacking, core.radius, -apart, sum(held[npu] for npu in core.members)
+
+
+def test_what_has_too_many_messages_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 64 NPUs gives a contribution to, and gets, each of 64 sums: no core changes that."""
+    net = grid(4, 4, 4, wrap=True)
+    module = Module("m", net, all_reduce(list(range(64))))
+    monkeypatch.setattr("collc.synthesis.exchange.synthesizer.core_kinds", None)
+    meter = WorkMeter(1, most=8 * 64 * 63)
+    with pytest.raises(NoSchedule):
+        exchange(module, Effort().with_work(meter), tacos)
+    assert meter.is_exceeded
+    assert meter.spent == 0

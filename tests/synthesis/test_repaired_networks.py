@@ -20,12 +20,13 @@ from collc.kernels.cheapest_routes import RouteGraph, find_route
 from collc.kernels.compiled import numbers, version_of, zeros
 from collc.passes.synthesizers import auto
 from collc.synthesis.bounds import ideal_bound
-from collc.synthesis.damage import undamaged_network
+from collc.synthesis.damage import undamaged_network, with_images
 from collc.synthesis.symmetric import is_cluster, is_repairable, is_symmetric, symmetric_module
 from collc.synthesis.symmetric.group import find_group
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.repaired import repaired_schedule
 from collc.synthesis.task import Effort
+from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand
 from collc.ten.module import Module
 from collc.ten.network import LinkKind, Network
@@ -398,6 +399,27 @@ def test_links_that_are_slower_or_faster_than_others(name: str, kind: str, facto
         assert_right(module, schedule)
 
 
+def test_what_shifts_make_of_links_takes_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cliques of 40 NPUs and one bridge: 39 shifts add one bridge each, and their powers find them in 6 rounds."""
+    clique = [(i, j) for i in range(40) for j in range(40) if i != j]
+    ends = [(i + 40 * half, j + 40 * half) for half in (0, 1) for i, j in clique] + [(0, 40)]
+    keys = np.sort(np.array([source * 80 + target for source, target in ends]))
+    within, across = (np.arange(80) // 40 * 40 + (np.arange(80) + 1) % 40), (np.arange(80) + 40) % 80
+    rounds: list[int] = []
+
+    def count(items: Int64Array) -> Int64Array:
+        rounds.append(len(items))
+        return distinct(items)
+
+    monkeypatch.setattr("collc.synthesis.damage.distinct", count)
+    found = with_images(keys, [within, across])
+    expected = {*ends, *((i, 40 + i) for i in range(40)), *((40 + i, i) for i in range(40))}
+    assert found is not None
+    assert [divmod(key, 80) for key in found.tolist()] == sorted(expected)
+    assert len(rounds) <= 12
+    assert with_images(keys[::2], [within, across]) is None
+
+
 def test_what_is_not_completed() -> None:
     net = rails(4, 4)
     assert undamaged_network(net) is None  # it lacks nothing
@@ -482,6 +504,27 @@ def test_nvlinks_that_are_left_carry_what_others_have_lost(nodes: int, kind: str
     module = Module("m", net, KINDS[kind](net.npus.tolist(), chunk=2**19, chunks=16), LinkModel.PIPELINED)
     schedule = repaired(module)
     assert schedule.collective_time(net, module.demand) <= most * ideal_bound(net, module.demand).time
+    assert is_repaired_right(module, schedule)
+
+
+@pytest.mark.parametrize(("chunks", "most"), [(1, 1.46), (4, 1.09), (16, 1.08)])
+def test_chunks_are_given_up_evenly_if_that_is_shorter(chunks: int, most: float) -> None:
+    """A GPU gets and sends half as fast within its node. If early chunks are given up, 1.62, 1.21 and 1.29."""
+    net = with_rate(rails(16, 8), 0, 16 * 8, 0.5)
+    demand = all_reduce(net.npus.tolist(), chunk=2**23 // chunks, chunks=chunks)
+    module = Module("m", net, demand, LinkModel.PIPELINED)
+    schedule = repaired(module)
+    assert schedule.collective_time(net, demand) <= most * ideal_bound(net, demand).time
+    assert is_repaired_right(module, schedule)
+
+
+def test_early_chunks_are_given_up_if_that_is_shorter() -> None:
+    """Two nodes, in which a GPU has lost one of four NVLinks. If chunks were given up evenly, 1.13."""
+    net = damaged(rails(16, 8, nvswitches=4), [], [(0, 128), (10, 133)])
+    demand = all_reduce(net.npus.tolist(), chunk=2**20, chunks=8)
+    module = Module("m", net, demand, LinkModel.PIPELINED)
+    schedule = repaired(module)
+    assert schedule.collective_time(net, demand) <= 1.1 * ideal_bound(net, demand).time
     assert is_repaired_right(module, schedule)
 
 

@@ -14,14 +14,14 @@ import pytest
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError
 from collc.passes.synthesizers import auto
 from collc.synthesis import shortest_paths
-from collc.synthesis.auto.candidates import Candidate
+from collc.synthesis.auto.candidates import LAST_RESORT, Candidate, candidates
 from collc.synthesis.auto.synthesizer import Turns
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.shortest_paths import along_shortest_paths, tree_count
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand
-from collc.ten.module import Module
+from collc.ten.module import Bound, Module
 from collc.ten.network import LinkKind, Network
 from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
@@ -87,6 +87,20 @@ def test_a_gather_takes_one_search_and_the_time_of_a_scatter(net: Network, time:
         assert verify_schedule(built).ok
         if trees == 1:
             assert lower_bound(net, module.demand, module.model).time <= built.collective_time() <= time * 2_000_000
+
+
+def test_the_trees_of_partials_and_of_sums_count() -> None:
+    """An All-Reduce of 30 NPUs searches 30 trees for partials and 30 for sums."""
+    net, least = support.ring(30, KIND), 2 * 30 * 29
+    module = Module("m", net, support.all_reduce(list(range(30)), 1000, 1), LinkModel.STORE)
+    (last,) = [
+        candidate
+        for candidate in candidates(module, Effort(), lambda: Bound(0, ""), [], lambda part, _: part, least)
+        if candidate.name == LAST_RESORT
+    ]
+    meter = WorkMeter(1, most=1 << 40)
+    last.build(meter)
+    assert meter.setup == 2 * (2 * 30 * 30 + least) + 60 * net.link_count // 6
 
 
 def loads_at_root(built: Module) -> list[int]:

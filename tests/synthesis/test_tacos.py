@@ -16,7 +16,7 @@ from collc.synthesis.bounds import lower_bound, task_bound
 from collc.synthesis.tacos import events, synthesizer, tacos
 from collc.synthesis.tacos.events import EventMatching, EventRule, cost_levels_of
 from collc.synthesis.tacos.problem import copy_problem
-from collc.synthesis.task import Effort
+from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Op
 from collc.ten.schedule import LinkModel, StepSchedule, Transfers
 from tests.support import (
@@ -306,3 +306,22 @@ def test_many_transfers_are_matched_by_compiled_kernels_to_the_same_bytes(monkey
     assert all(asked)
     for column in ("chunk", "link", "start"):
         assert np.array_equal(getattr(plain, column), getattr(compiled, column))
+
+
+def test_work_counts_the_links_that_are_looked_at() -> None:
+    """In a clique with equal links each NPU is looked at once, with its 39 links, each of which brings a chunk."""
+    net = fully_connected(40)
+    task = task_of(net, all_gather(list(range(40))))
+    seen: list[tuple[float, int]] = []
+
+    def note(share: float, looks: int) -> bool:
+        seen.append((share, looks))
+        return True
+
+    problem = copy_problem(task)
+    matching = EventMatching(problem, cost_levels_of(problem), compile_it=False)
+    assert matching.transfers(EventRule(fifo=True, deadline=0), None, note) is not None
+    assert seen == [(1.0, 40 * 39)]
+    meter = WorkMeter(1)
+    tacos(task, Effort(work=meter))
+    assert meter.spent - meter.setup <= 40 * 39 * 6  # half of all links for each chunk would be four times as much

@@ -103,7 +103,8 @@ def candidates(
 def _along_shortest_paths(least: int, free: Module, meter: WorkMeter) -> Module:
     _add_whole(meter, 2 * (free.demand.pair_count + least))
     links = free.network.link_count
-    _add_whole(meter, tree_count(free.demand, links) * links // COMPILED_TIMES)
+    trees = sum(tree_count(phase.module.demand, links) for phase in split(free))  # partials and sums have their own
+    _add_whole(meter, trees * links // COMPILED_TIMES)
     return solve(free, along_shortest_paths)
 
 

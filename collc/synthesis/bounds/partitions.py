@@ -16,13 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 
 from collc.graph.coordinates import declared_coordinates
 from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.throughput import ReduceRate, reduce_rate
-from collc.synthesis.bounds.cuts import with_switches
+from collc.synthesis.bounds.cuts import CUT_WORK, with_switches
 from collc.synthesis.bounds.fluid import SECOND, Fluid, exactly
 from collc.synthesis.bounds.set_names import name_of_links_between
 from collc.synthesis.bounds.timing import MOST_CUTS
@@ -30,6 +31,11 @@ from collc.ten.arrays import Int64Array, distinct
 from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.module import Bound
 from collc.ten.network import Network
+
+FLOW_WORK: Final = 4 * CUT_WORK
+"""Members x links up to which the worst partition is sought, with a maximum flow for each member again and again: 16
+links for each of MOST_CUTS members.
+"""
 
 
 def several_runs_bounds(fluid: Fluid, demand: Demand) -> Iterator[Bound]:
@@ -86,7 +92,7 @@ def partition_bounds(fluid: Fluid, run: Run) -> Iterator[Bound]:
     owner = _owners(fluid.network, run)
     members = np.unique(owner[run.group])
     tried, least = [owner, *fast_components(fluid, owner)], 0
-    if len(members) <= MOST_CUTS:
+    if len(members) <= MOST_CUTS and len(members) * fluid.network.link_count <= FLOW_WORK:
         found = _worst(fluid, owner, members)
         if found is None:
             return

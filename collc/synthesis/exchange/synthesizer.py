@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -59,13 +60,28 @@ def exchange(module: Module, effort: Effort, spread: Spread) -> Module:
     if reason:
         hint = "'synthesize auto' chooses a synthesizer that fits"
         raise SourceError(Diagnostic("S0310", f"exchange {reason}", hint=hint))
+    _refuse_many(module.demand, effort)
     with rates_required():
         clock = Clock.of(module.network, module.demand, module.model)
     planner = _ExchangePlanner(module, clock, spread, effort)
     best = planner.best()
     if best is None:
-        raise NoSchedule(Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time"))
+        raise NoSchedule(STOPPED)
     return replace(module, schedule=RowSchedule(module.model, best))
+
+
+STOPPED: Final = Diagnostic("S0201", "stopped before exchange had a schedule", hint="give it more time")
+
+
+def _refuse_many(demand: Demand, effort: Effort) -> None:
+    """Raises NoSchedule if the messages of any plan take more work than is left: each NPU of the group of a chunk but
+    one gives its contribution, and gets the sum.
+    """
+    work, table = effort.work, demand.chunks
+    least = MESSAGE_WORK * int((table.sets.sizes[table.pre] - 1).sum())
+    if work.remainder is not None and least >= work.remainder:
+        work.add_setup(least)
+        raise NoSchedule(STOPPED)
 
 
 def obstacle(module: Module) -> str:

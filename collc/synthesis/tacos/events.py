@@ -106,11 +106,14 @@ class EventMatching:
         self._network = self._event_network()
 
     def transfers(
-        self, rule: EventRule, limit: int | None = None, go_on: Callable[[float], bool] = lambda _share: True
+        self,
+        rule: EventRule,
+        limit: int | None = None,
+        go_on: Callable[[float, int], bool] = lambda _share, _looks: True,
     ) -> MatchedTransfers | None:
         """Plans all transfers by a rule; None if that takes more than `limit` picoseconds, or `go_on` returns False.
 
-        go_on: called now and then with the share of the transfers that is planned.
+        go_on: called now and then with the share of the transfers that is planned, and how often links were looked at.
         """
         from collc.kernels import matching_events as kernels
 
@@ -135,7 +138,8 @@ class EventMatching:
                 FOREVER if limit is None else limit,
                 BATCH,
             )
-            if not go_on(progress.counters[kernels.COUNT] / max(1, problem.missing_count)):
+            share = progress.counters[kernels.COUNT] / max(1, problem.missing_count)
+            if not go_on(share, int(progress.counters[kernels.LOOKS])):
                 return None
         if verdict == kernels.STUCK:
             raise AssertionError("a wanted chunk cannot be reached")
@@ -250,7 +254,7 @@ class EventMatching:
 
     def _progress(self) -> EventProgress:
         """The begin: nothing is planned, and no event is to come."""
-        from collc.kernels.matching_events import FREE, LINK_ROW, TRANSFER_ROW, EventProgress
+        from collc.kernels.matching_events import COUNTER_ROW, FREE, LINK_ROW, TRANSFER_ROW, EventProgress
 
         problem = self._problem
         classes, links, missing = problem.total.size, problem.network.link_count, problem.missing_count
@@ -261,7 +265,7 @@ class EventMatching:
         columns = (network.source, network.target, first_class, level, self._scopes()[level, network.target])
         table[:, :FREE] = np.stack(columns, axis=1)[self._number]
         return EventProgress(
-            counters=zeros(6, self._large),
+            counters=zeros(COUNTER_ROW, self._large),
             links=self._numbers(table.ravel()),
             transfers=zeros(missing * TRANSFER_ROW, self._large, np.int32),
             start=zeros(missing, self._large),

@@ -34,7 +34,10 @@ NEAR = 100
 """If times differ, the search in large problems ends at a schedule that exceeds the bound by at most 1/NEAR."""
 
 MISSING_WORK = 5
-"""Work for each chunk that a device must get, beside that of the links into the device."""
+"""Work for each chunk that a device must get, beside that of the links that are looked at."""
+
+LOOKS = 6
+"""Links that are looked at in one unit of work: most are busy, or bring nothing."""
 
 SLACKS = (0, 10, 30, 60, 100, 200)
 """Deadlines for the component rule, in thousandths above the bound."""
@@ -84,7 +87,9 @@ STOPPED = Diagnostic("S0201", "tacos was stopped before it had a schedule", hint
 
 
 def plain_work(problem: CopyProblem) -> int:
-    """Microseconds that plain Python takes for one attempt by events."""
+    """Microseconds that plain Python takes for one attempt by events if half of the links into a device are looked at
+    for each chunk.
+    """
     return int(problem.missing_count * (MISSING_WORK + problem.network.link_count / max(1, problem.devices) / 2))
 
 
@@ -109,8 +114,13 @@ def _step_attempt(problem: CopyProblem, goal: int, effort: Effort) -> _Attempt:
         if limit < least:
             return None
         looks = least * problem.network.link_count  # each step looks at all links, also at those with nothing to send
-        report = _report_of(effort, "fifo", max(problem.missing_count // COMPILED_TIMES, looks * 100_000 // BATCH))
-        table = matched_steps(problem, limit, least, effort.threads, report)
+        report = _report_of(effort, "fifo")
+        work = max(problem.missing_count // COMPILED_TIMES, looks * 100_000 // BATCH)
+
+        def go_on(share: float) -> bool:
+            return report(share, int(share * work))
+
+        table = matched_steps(problem, limit, least, effort.threads, go_on)
         return None if table is None else _in_steps(problem, table)
 
     return _Attempt("fifo", plan)
@@ -120,13 +130,19 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
     """The portfolio of rules for events; if all transfers take equal time, deadlines do not matter."""
     levels = cost_levels_of(problem)
     large = problem.devices > SMALL
-    compile_it, work = is_long(plain_work(problem)), plain_work(problem)
+    compile_it = is_long(plain_work(problem))
+    times = COMPILED_TIMES if compile_it else 1
     matching = EventMatching(problem, levels, compile_it)
 
     def attempt(rule: EventRule, name: str) -> _Attempt:
         def plan(best: int | None) -> tuple[Schedule, int] | None:
-            report = _report_of(effort, name, work // COMPILED_TIMES if compile_it else work)
-            rows = matching.transfers(rule, None if best is None else best - 1, report)
+            report = _report_of(effort, name)
+
+            def go_on(share: float, looks: int) -> bool:
+                planned = round(share * problem.missing_count)
+                return report(share, (MISSING_WORK * planned + looks // LOOKS) // times)
+
+            rows = matching.transfers(rule, None if best is None else best - 1, go_on)
             return None if rows is None else _as_schedule(problem, rows)
 
         return _Attempt(name, plan)
@@ -142,18 +158,17 @@ def _event_attempts(problem: CopyProblem, goal: int, effort: Effort) -> Iterator
                     yield attempt(EventRule(fifo, goal + goal * slack // 1000, seed), name)
 
 
-def _report_of(effort: Effort, name: str, work: int) -> Callable[[float], bool]:
-    """A function that reports the share that is planned, and returns whether the attempt may continue.
-
-    work: of the whole attempt, which is counted by this share.
+def _report_of(effort: Effort, name: str) -> Callable[[float, int], bool]:
+    """A function that reports the share that is planned, counts the work of the attempt so far, and returns whether it
+    may continue.
     """
     counted = 0
 
-    def go_on(share: float) -> bool:
+    def go_on(share: float, work: int) -> bool:
         nonlocal counted
         effort.progress(share, f"tacos {name}")
-        effort.work.add(int(share * work) - counted)
-        counted = int(share * work)
+        effort.work.add(work - counted)
+        counted = work
         return not effort.stop()
 
     return go_on
