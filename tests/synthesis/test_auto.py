@@ -25,6 +25,7 @@ from collc.synthesis.in_network.synthesizer import in_network
 from collc.synthesis.pccl import pccl
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.swarm import swarm
+from collc.synthesis.symmetric.synthesizer import symmetric_module
 from collc.synthesis.task import Effort, Experience, WorkMeter
 from collc.ten.demand import Demand, Op
 from collc.ten.module import Module
@@ -474,20 +475,37 @@ def test_swarm_is_likely_the_best_where_few_have_what_goes_through_switches():
 
 
 def test_damaged_clusters_are_repaired_before_trees_are_grown():
-    """Trees take more work than all else there; they have turns, but not those of likely candidates."""
+    """Trees take more work, and are tried since a repair may be far from the best; not if nothing is damaged."""
     text = """
         import std.clusters
         import std.collectives
         topology t = dgx_h100(2) without { part nic[1, 5] }
+        topology slow = dgx_h100(2) with { link gpu[1, 5] <-> leaf[5] (bandwidth: 25GB/s) }
+        topology whole = dgx_h100(2)
         schedule s on t { run all_reduce(t.npus, size: 64MiB) }
         schedule g on t { run all_gather(t.npus, size: 64MiB) }
+        schedule w on slow { run all_reduce(slow.npus, size: 64MiB) }
+        schedule u on whole { run all_reduce(whole.npus, size: 64MiB) }
     """
-    sums, copies = (
+    *damaged, whole = (
         ProblemKind(Module("m", each.network, each.demand, model=LinkModel.PIPELINED)).likely_best
         for each in load_program(SourceFile("p", text)).schedules
     )
-    assert (sums[0], copies[0]) == ("symmetric", "symmetric")
-    assert "forest" not in {*sums, *copies}
+    assert damaged == [("symmetric", "forest")] * 3
+    assert "forest" not in whole
+
+
+def test_trees_are_grown_if_a_repair_is_far_from_the_best():
+    text = """
+        import std.clusters
+        import std.collectives
+        topology t = dgx_h100(4) without { link gpu[0, 0] <-> nvswitch[0] }
+        schedule s on t { run all_reduce(t.npus, size: 64MiB, chunks: 2) }
+    """
+    (request,) = load_program(SourceFile("p", text)).schedules
+    module = Module("m", request.network, request.demand, LinkModel.PIPELINED)
+    found = auto(module, Effort())
+    assert found.collective_time() < 0.8 * join(symmetric_module(module, Effort())).collective_time()
 
 
 @pytest.mark.parametrize("side", [16, 32, pytest.param(64, marks=pytest.mark.slow)])

@@ -60,6 +60,13 @@ class ProblemKind:
         return self.module.schedule is None and (is_symmetric(self.module) or is_repairable(self.module))
 
     @property
+    def is_repaired(self) -> bool:
+        """Whether `symmetric` mends the plan of the network without failures, which may be far from the best."""
+        from collc.synthesis.damage import undamaged_network
+
+        return self.is_symmetric and undamaged_network(self.module.network) is not None
+
+    @property
     def has_dimensions(self) -> bool:
         """Whether the network is a product. Not if `symmetric` applies: it uses the dimensions, and is never longer."""
         from collc.graph.coordinates import find_dimensions
@@ -80,15 +87,14 @@ class ProblemKind:
         is_shared = demand.pair_count > 2 * max(1, demand.chunk_count)  # by more than two NPUs on average
         decides = not self.is_short(demand.pair_count)  # bandwidth
         overlaps, damaged = decides and self.reduces and is_direct, len(self.module.network.removed) > 0
-        repaired = self.reduces and damaged and self.is_symmetric  # trees take longer, and much work to grow
         table = (
             ("symmetric", self.is_symmetric),
             ("one_shot", self.is_one_shot and (damaged or not self.is_symmetric)),
             ("exchange", not decides),
             ("tacos", is_shared and is_direct),
             ("overlapped", overlaps),
-            ("swarm", is_shared and not is_direct and not self.is_one_shot and not repaired),
-            ("forest", is_shared and decides and not overlaps and not self.is_symmetric),
+            ("swarm", is_shared and not is_direct and not self.is_one_shot and not self.is_repaired),
+            ("forest", is_shared and decides and not overlaps and (self.is_repaired or not self.is_symmetric)),
             ("pccl", not is_shared),
         )
         return tuple(name for name, holds in table if holds)

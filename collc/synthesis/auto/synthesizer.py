@@ -206,7 +206,7 @@ class _Search:
             if self.best is None:
                 self.in_vain = self.spent
             turns.take(meter)
-            self.spent += meter.spent
+            self.spent += meter.spent if meter.most is None else min(meter.spent, meter.most)  # no more was done
             self.effort.progress(1.0, f"auto: {name} after {monotonic() - began:.1f} s")
         in_vain = {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
         last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
