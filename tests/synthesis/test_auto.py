@@ -12,7 +12,7 @@ import pytest
 from benchmarks.auto import Comparison, Measured, compare, needed
 from benchmarks.large_programs import large_programs
 from benchmarks.named_programs import SETS, named_programs
-from collc.base.diagnostics import CollcError, NoSchedule, SourceError, SourceFile
+from collc.base.diagnostics import CollcError, Diagnostic, NoSchedule, SourceError, SourceFile
 from collc.kernels.compiled import LOAD_TIME
 from collc.passes.synthesizers import SYNTHESIZERS, auto
 from collc.source.elaboration.elaborate import load_program
@@ -389,6 +389,19 @@ def test_all_have_their_turns_before_those_likely_the_best_get_more_work():
         turns, meter = found
         assert (turns.candidate.name, meter.most) == (name, most)
         turns.is_open = False
+
+
+def test_what_is_given_up_counts_no_more_work_than_it_had(monkeypatch: pytest.MonkeyPatch):
+    module = Module("m", hypercube(3), all_reduce(list(range(8)), 8))
+
+    def refuse(meter: WorkMeter) -> Module:
+        meter.add(10**12)
+        raise NoSchedule(Diagnostic("S0201", "too much"))
+
+    monkeypatch.setattr("collc.synthesis.auto.synthesizer.candidates", lambda *_: [Candidate("refused", refuse)])
+    search = _Search(module, Effort(), [])
+    search.run()
+    assert 0 < search.spent < 10**9
 
 
 def switched_nodes(nodes: int) -> Network:
