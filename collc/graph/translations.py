@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from math import prod
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from collc.ten.network import DeviceFamily, Network
 MOST_SHIFTS: Final = 64
 """Combinations of shifts of parallel switches, or exchanges of neighbours along an axis, that are tried at most."""
 
+_FOUND: Final = WeakKeyDictionary[Network, "Translations | None"]()
+
 Automorphism = tuple[Int32Array, Int32Array]
 """Where devices and links go."""
 
@@ -34,8 +37,14 @@ Automorphism = tuple[Int32Array, Int32Array]
 def find_translations(network: Network) -> Translations | None:
     """The largest group of translations that the network's coordinates give; None if there is none.
 
-    Networks without some of their NPUs have none.
+    Networks without some of their NPUs have none. It is searched once, and kept as long as the network.
     """
+    if network not in _FOUND:
+        _FOUND[network] = _largest_group(network)
+    return _FOUND[network]
+
+
+def _largest_group(network: Network) -> Translations | None:
     if network.npu_count < 2 or not network.link_count or not bool(network.present[: network.npu_count].all()):
         return None
     automorphisms = Automorphisms(network)

@@ -14,7 +14,8 @@ from collc.base.memory import require_for_search
 from collc.graph.digraph import Digraph
 from collc.graph.distances import UNREACHABLE, distances_to
 from collc.synthesis.task import Task
-from collc.ten.arrays import Int32Array, Int64Array
+from collc.ten.arrays import Int32Array, Int64Array, ranges
+from collc.ten.demand import ChunkTable
 from collc.ten.schedule import Clock, LinkModel
 
 
@@ -150,6 +151,8 @@ def _lists_of_missing(
 ) -> tuple[Int32Array, tuple[Int64Array, Int32Array, Int64Array, Int32Array]]:
     """The chunks that some device wants and lacks, with their holders and these devices in CSR form."""
     table = task.demand.chunks
+    if bool((table.sets.sizes[table.pre[chunks]] == 1).all()):
+        return _others_of(table, chunks)
     missing: dict[tuple[int, int], Int32Array] = {}
     rows: list[tuple[int, Int32Array, Int32Array]] = []
     for chunk in chunks.tolist():
@@ -166,6 +169,26 @@ def _lists_of_missing(
 
     kept = np.array([r[0] for r in rows], np.int32)
     return kept, (*csr([r[1] for r in rows]), *csr([r[2] for r in rows]))
+
+
+def _others_of(
+    table: ChunkTable, chunks: Int32Array
+) -> tuple[Int32Array, tuple[Int64Array, Int32Array, Int64Array, Int32Array]]:
+    """As `_lists_of_missing`, of chunks with one holder each."""
+    sets, post = table.sets, table.post[chunks]
+    holder = sets.members[sets.offsets[table.pre[chunks]]]
+    if len(chunks) and bool((post == post[0]).all()):  # as of an All-Gather: no table of as many numbers is needed
+        members = sets[int(post[0])]
+        others = members != holder[:, None]
+        count, wanting = others.sum(axis=1), np.broadcast_to(members, others.shape)[others]
+    else:
+        number = np.repeat(np.arange(len(chunks)), sets.sizes[post])
+        members = sets.members[ranges(sets.offsets[post], sets.offsets[post + 1])]
+        others = members != holder[number]
+        count, wanting = np.bincount(number[others], minlength=len(chunks)), members[others]
+    moving = count > 0
+    offsets = np.append(0, np.cumsum(count[moving]))
+    return chunks[moving], (np.arange(len(offsets)), holder[moving], offsets, wanting)
 
 
 def equal_transfers(conditions: Conditions) -> bool:

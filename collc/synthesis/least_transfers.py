@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from collc.graph.digraph import Digraph
-from collc.graph.distances import UNREACHABLE, distances_to
-from collc.ten.arrays import Int32Array, group_positions
+from collc.graph.distances import UNREACHABLE, distances_to, hop_counts
+from collc.synthesis.bounds.timing import DETAILED_DEVICES
+from collc.ten.arrays import Int32Array, Int64Array, group_positions
 from collc.ten.demand import Demand, Run
 from collc.ten.network import Network
 
@@ -38,13 +39,27 @@ def _further_hops(network: Network, run: Run, most: int) -> int:
         graph, times = graph if to else graph.reverse(), 1
     if times * sum(map(len, others)) * network.device_count <= most:  # no path is as long
         return 0
-    hops, low, ones = 0, 0, np.ones(network.link_count, np.int64)
+    hops, low = 0, 0
     while low < len(roots) and times * hops <= most:
-        some = slice(low, 2 * low + 1)
-        for distance, ends in zip(distances_to(graph, ones, roots[some]), others[some], strict=True):
-            hops += int(distance[ends[distance[ends] < UNREACHABLE]].sum()) - len(ends)
-        low = 2 * low + 1
+        high = len(roots) if _are_many(low + 1, graph) else 2 * low + 1
+        for distance, ends in zip(_hops_to(graph, roots[low:high]), others[low:high], strict=True):
+            reached = distance[ends]
+            hops += int(reached[reached >= 0].sum()) - len(ends)
+        low = high
     return times * hops
+
+
+def _are_many(roots: int, graph: Digraph) -> bool:
+    """Whether hops between all vertices take hardly longer to count than those to some roots."""
+    return 32 * roots > graph.vertex_count and graph.vertex_count <= DETAILED_DEVICES
+
+
+def _hops_to(graph: Digraph, roots: Int32Array) -> Int32Array | Int64Array:
+    """int[roots, vertices]: the hops from each vertex to each root, -1 if no path leads there."""
+    if _are_many(len(roots), graph):
+        return hop_counts(graph)[roots]
+    distance = distances_to(graph, np.ones(graph.edge_count, np.int64), roots)
+    return np.where(distance < UNREACHABLE, distance, -1)
 
 
 def _pairs(run: Run) -> tuple[bool, Int32Array, list[Int32Array]]:

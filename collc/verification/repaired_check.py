@@ -18,7 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, ranges
+from collc.ten.arrays import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    distinct,
+    find_keys,
+    find_runs,
+    fits_table,
+    order_of,
+    ranges,
+)
 from collc.ten.declared import follows_rule
 from collc.ten.factored_schedule import ChunkNumbers, chunk_size
 from collc.ten.module import Module
@@ -159,6 +169,15 @@ class _RepairCheck:
         self._wanting = np.zeros(self._chunks, np.int32)
         if self._numbers.pairs:
             self._wanting = self._translations.element_of[by_rank[chunk // self._numbers.parts]]
+        self._is_dropped: BoolArray | None = None
+        if fits_table(len(self._factored), len(self._dropped) + len(self._added)):
+            self._is_dropped = np.zeros(len(self._factored), np.bool_)
+            self._is_dropped[self._dropped] = True
+
+    def _are_dropped(self, row: Int64Array, element: Int32Array | Int64Array) -> BoolArray:
+        """bool[n]: whether translations of rows are dropped."""
+        wanted = row * self._count + element
+        return find_keys(self._dropped, wanted)[1] if self._is_dropped is None else self._is_dropped[wanted]
 
     def drops_what_is_missing(self) -> bool:
         """Whether all transfers are dropped that are over missing links or those of another kind, or of chunks that are
@@ -189,8 +208,7 @@ class _RepairCheck:
             partner = np.full(len(self._rows), -1, np.int64)
             partner[own] = other
             passing = partner[row] >= 0
-            wanted = partner[row[passing]] * self._count + element[passing]
-            if not bool(find_keys(self._dropped, wanted)[1].all()):
+            if not bool(self._are_dropped(partner[row[passing]], element[passing]).all()):
                 return False
         return True
 
@@ -205,8 +223,10 @@ class _RepairCheck:
         arrival = rows.start + total[rows.link]
         came = np.flatnonzero(chosen & (target >= whole.npu_count))
         left = np.flatnonzero(chosen & (source >= whole.npu_count))
-        came = came[np.lexsort((arrival[came], (chunk + target)[came]))]
-        left = left[np.lexsort((rows.start[left], (chunk + source)[left]))]
+        most = (int(rows.chunk.max(initial=0)) + 1) * whole.device_count
+        came = came[np.argsort(arrival[came], kind="stable")]
+        came = came[order_of((chunk + target)[came], most)]
+        left = left[order_of((chunk + source)[left], most)]
         if not np.array_equal((chunk + target)[came], (chunk + source)[left]):
             return None
         return None if bool((rows.start[left] < arrival[came]).any()) else (came, left)
@@ -217,7 +237,7 @@ class _RepairCheck:
         Of the rows of a class, which never overlap, those that would on a link must be dropped there.
         """
         translations, rows, added = self._translations, self._rows, self._added
-        order = np.lexsort((added.start, added.link))
+        order = order_of(added.link, self._network.link_count)  # they are in order of time
         link, start = added.link[order], added.start[order]
         busy = self._busy[link]
         if bool(((link[1:] == link[:-1]) & (start[1:] < (start + busy)[:-1])).any()):
@@ -233,9 +253,7 @@ class _RepairCheck:
             still = position < after
             link, position, after = link[still], position[still], after[still]
             row = by_time[position]
-            if not bool(
-                find_keys(self._dropped, row * self._count + translations.elements_to(rows.link[row], link))[1].all()
-            ):
+            if not bool(self._are_dropped(row, translations.elements_to(rows.link[row], link)).all()):
                 return False
             position = position + 1
         return True
@@ -338,13 +356,14 @@ class _RepairCheck:
         pairs = ((element, own.leaves[row]), (element, own.reaches[row]))
         for elements, state in (*pairs, (added.element, added.leaves), (added.element, added.reaches)):
             keys.append((elements * np.int64(self._chunks * self._count) + state)[state >= 0])
-        key = distinct(np.concatenate(keys))
         if self._reduces:
             senders = own.leaves[own.rows.reduce & (own.leaves >= 0)]
             root = np.setdiff1d(np.arange(self._chunks * self._count), senders)  # one for each chunk, in order
-            chunk = distinct(key // self._count)
-            roots = chunk // self._chunks * (self._chunks * self._count) + root[chunk % self._chunks]
-            key = distinct(np.append(key, roots))
+            changes = np.zeros(self._chunks * self._count, np.bool_)
+            changes[np.concatenate(keys) // self._count] = True
+            chunk = np.flatnonzero(changes)
+            keys.append(chunk // self._chunks * (self._chunks * self._count) + root[chunk % self._chunks])
+        key = distinct(np.concatenate(keys))
         element, state = np.divmod(key, self._chunks * self._count)
         there = self._present[element] & self._present[self._sum(state % self._count, element)]
         if self._numbers.pairs:
@@ -361,26 +380,25 @@ class _RepairCheck:
         left), int64[states] each. reach: whether they come. Of partials that come, the last one, as a negative number.
         """
         width = self._chunks * self._count
-        row, keys, time = _events(own, reduce=reduce, reach=reach, width=width)
+        row, keys, time = _events(own, reduce=reduce, reach=reach, width=width, elements=1)
         element, state = np.divmod(key, width)
-        position, after = np.searchsorted(keys, state), np.searchsorted(keys, state, "right")
+        position, after = find_runs(keys, state)
         open_ = np.flatnonzero(position < after)
         while len(open_):
-            dropped = find_keys(self._dropped, row[position[open_]] * self._count + element[open_])[1]
-            open_ = open_[dropped]
+            open_ = open_[self._are_dropped(row[position[open_]], element[open_])]
             position[open_] += 1
             open_ = open_[position[open_] < after[open_]]
         first, number = np.full(len(key), NEVER), (position < after).astype(np.int64)
         first[position < after] = time[position[position < after]]
-        row, keys, time = _events(added, reduce=reduce, reach=reach, width=width)
-        low, high = np.searchsorted(keys, key), np.searchsorted(keys, key, "right")
+        row, keys, time = _events(added, reduce=reduce, reach=reach, width=width, elements=self._count)
+        low, high = find_runs(keys, key)
         some = low < high
         first[some] = np.minimum(first[some], time[low[some]])
         return first, number + high - low
 
 
 def _events(
-    transfers: _Transfers, *, reduce: bool, reach: bool, width: int
+    transfers: _Transfers, *, reduce: bool, reach: bool, width: int, elements: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """(row, element * width + state, time) of transfers to NPUs or from them, sorted by the last two; see `_first`."""
     state = transfers.reaches if reach else transfers.leaves
@@ -388,5 +406,6 @@ def _events(
     time = (transfers.arrival if reach else transfers.rows.start)[row]
     time = -time if reduce and reach else time
     keys = transfers.element[row] * np.int64(width) + state[row]
-    order = np.lexsort((time, keys))
+    order = np.argsort(time, kind="stable")
+    order = order[order_of(keys[order], elements * width)]
     return row[order], keys[order], time[order]

@@ -226,6 +226,27 @@ def test_wrong_requests(folder: Path, tmp_path: Path) -> None:
             find_fallbacks(tmp_path / "x.json", ["nic[0, 0]"], None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("dead", "slow", "hint"),
+    [
+        (["b/[1-3]"], [], "b/2 has none alone, either"),
+        (["c/[0-1]", "b"], [], "any 3 of (gpu, node)'"),
+        (["a", "c"], [], "for all at once, compile with 'failures any 2 of node'"),
+        (["node[0]", "nic[2, 1]"], [], "any 2 of (nic, node)'"),
+        (["gpu[0, 0] ", "b/1", "node[2].gpu[0]"], [], "any 3 of gpu'"),
+        ([], ["nic[0, 0]", "nic[1, 0]"], "any 2 of nic (bandwidth: SHARE)'"),
+        (["a"], ["nic[1, 0]"], "dead parts or of slow ones"),
+        ([], ["nic[0, 0]", "gpu[1, 0]"], "slow gpu[1, 0] has none alone, either"),
+        (["a", "nic[0, 9]"], [], "nic[0, 9] has none alone, either; did you mean 'nic[0, "),
+    ],
+)
+def test_several_parts_without_a_plan_together(folder: Path, dead: list[str], slow: list[str], hint: str) -> None:
+    """The hint is what to write into the program, or which of them is wrong."""
+    with pytest.raises(UsageError) as raised:
+        find_fallbacks(folder / "fallbacks.json", dead, None, None, None, slow)
+    assert hint in (raised.value.diagnostics[0].hint or "")
+
+
 def test_links_are_replaced_and_files_stay(folder: Path, tmp_path: Path) -> None:
     index, links = folder / "fallbacks.json", tmp_path / "current"
     for name in ("nic[0, 0]", "gpu[0, 0]"):

@@ -27,6 +27,9 @@ from collc.application.planner.values import parameters, request_of
 from collc.application.serve.schema import interface_schema
 from collc.base.diagnostics import NoSchedule, SourceError, SourceFile, UsageError
 from collc.command.cli import parse_arguments, run_command
+from collc.synthesis.bounds import ideal_bound
+from collc.synthesis.bounds.cuts import narrow_sets
+from collc.synthesis.bounds.fluid import fluid_of
 from collc.ten.network import Network
 from collc.ten.parts import devices_and_links, without_parts
 from collc.ten.standard_collectives import shapes
@@ -235,6 +238,11 @@ def test_memory_is_bounded(planner: collc.Planner) -> None:
     assert few.renamings.held == 0
     few.canonical(request_of({"collective": "all_gather", **SMALL}))
     assert 0 < few.renamings.held <= 6000
+
+
+def test_bounds_keep_nothing_of_a_plan_that_is_made(planner: collc.Planner) -> None:
+    assert planner.plan("all_reduce", npus=[2, 3, 4], **SMALL).origin == "new"
+    assert [kept.cache_info().currsize for kept in (ideal_bound, fluid_of, narrow_sets)] == [0, 0, 0]
 
 
 @pytest.mark.slow

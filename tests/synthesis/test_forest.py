@@ -25,7 +25,7 @@ from collc.synthesis.forest import forest, plan_forest
 from collc.synthesis.forest.problem import ForestProblem, TreeBatch, forest_problem
 from collc.synthesis.forest.schedules import shared_out
 from collc.synthesis.forest.synthesizer import plan_summed
-from collc.synthesis.forest.trees import Rerouting, gather_candidates, least_work, tree_counts
+from collc.synthesis.forest.trees import Rerouting, gather_candidates, least_work, summed_counts, tree_counts
 from collc.synthesis.reductions.compose import join, solve
 from collc.synthesis.task import COMPILED_TIMES, Effort, WorkMeter
 from collc.ten.demand import Demand, Op
@@ -104,6 +104,16 @@ def both_directions(draw: st.DrawFn) -> tuple[Network, list[int]]:
     edges += [(a, b, kind(draw(rate), 500)) for a, b in draw(st.lists(ends, max_size=2 * count))]
     demand = draw(st.lists(st.integers(0, 5), min_size=npus, max_size=npus).filter(any))
     return network(npus, [one for a, b, k in edges for one in ((a, b, k), (b, a, k))], switches), demand
+
+
+def test_distances_are_sought_when_trees_grow_and_not_before() -> None:
+    """Trees that take more work than is left are refused by their number."""
+    problem = problem_of(mesh(3, 3), gathered(mesh(3, 3), 1))
+    grown = Rerouting(problem, undirected=True)
+    works = [grown.work(count) for count in summed_counts(problem, Fraction(1))]
+    assert works == sorted(works, reverse=True)
+    assert "centres" not in vars(problem)
+    assert problem.centres.tolist() == [4]
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 
 from collc.application.compile.compilation import compile_program
 from collc.application.settings import Settings
 from collc.base.diagnostics import SourceFile
+from collc.graph.digraph import Digraph
 from collc.source.elaboration.elaborate import load_program
-from collc.synthesis.least_transfers import least_transfers
+from collc.synthesis.least_transfers import _hops_to, least_transfers
+from tests.support import grid
 
 MESH = "topology t = mesh2d(5, 4, bandwidth: 1GB/s, latency: 1us)"
 PAIR = "collective pair(g) { chunk x: 1B pre x at g[3] post x at g[7] }"
@@ -34,6 +37,14 @@ def test_chunks_for_one_npu_cross_each_link_of_a_shortest_path(run: str, pairs: 
     hops = {pair: nx.shortest_path_length(graph, *(divmod(end, 5) for end in pair)) for pair in pairs}
     total = sum(hops[pair] * count for pair, count in pairs.items())
     assert least_transfers(schedule.network, schedule.demand, total - 1) == total
+
+
+def test_hops_to_few_roots_and_to_many() -> None:
+    graph = Digraph.of(grid(8, 9))
+    few, many = np.array([40], np.int32), np.arange(72, dtype=np.int32)
+    assert np.array_equal(_hops_to(graph, few), _hops_to(graph, many)[few])
+    one_way = Digraph(3, np.array([0], np.int32), np.array([1], np.int32))
+    assert _hops_to(one_way, many[:2]).tolist() == [[0, -1, -1], [1, 0, -1]]
 
 
 @pytest.mark.parametrize("run", ["all_to_all(t.npus, size: 36864B)", "all_reduce(t.npus, size: 442368B, chunks: 12)"])

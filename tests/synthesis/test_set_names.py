@@ -6,7 +6,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
+from collc.synthesis.bounds import set_names
 from collc.synthesis.bounds.set_names import name_of_links_between, name_of_links_into
 from collc.ten.network import DeviceFamily, LinkKind, Network
 from collc.ten.transform import remove_parts
@@ -90,3 +92,25 @@ def test_partitions_are_of_npus_nodes_or_parts() -> None:
     assert name_of_links_between(net, group, [0] * 11 + [1]) == weak
     some = "the links between 3 parts of the NPUs, such as npu[2, 3]"
     assert name_of_links_between(net, group, [0] * 5 + [1] * 6 + [2]) == some
+
+
+def test_rows_that_only_switches_join_are_nodes_as_each_by_itself_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick answer for all parts at once, against that for one after another."""
+    net = cluster(uplinks=False)
+    joined = replace(
+        net, source=np.append(net.source, 0).astype(np.int32), target=np.append(net.target, 5).astype(np.int32)
+    )
+    joined = replace(joined, kind=np.append(net.kind, 0).astype(np.int32))
+    gone = [remove_parts(net, list(some), np.zeros(0, np.int64)) for some in ((4,), (1, 2), (1, 2, 3))]
+    names = set[str]()
+    for each in (net, joined, *gone, grid(3, 4)):
+        npus = each.npus.astype(np.int64)
+        for parts in (npus // 4, npus % 4, npus // 2, np.where(npus == 4, 0, npus // 4)):
+            name = name_of_links_between(each, each.npus[::-1], parts[::-1].tolist())
+            with monkeypatch.context() as patch:
+                patch.setattr(set_names, "_are_nodes", lambda *_: False)
+                assert name_of_links_between(each, each.npus[::-1], parts[::-1].tolist()) == name
+            names.add(name)
+    assert set_names._are_nodes(net, np.arange(12) // 4)
+    assert "the links between the 3 nodes" in names
+    assert len(names) > 5

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from gc import collect
 from itertools import product
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -82,6 +84,15 @@ def test_device_numbers_do_not_matter(net: Network, seed: int) -> None:
     group = found(other)
     assert group.count == net.npu_count
     check(other, group)
+
+
+def test_translations_are_sought_once_and_kept_no_longer_than_their_network() -> None:
+    net = ring(5)
+    assert find_translations(net) is find_translations(net)
+    kept = ref(net)
+    del net
+    collect()
+    assert kept() is None
 
 
 def test_unlike_npus_make_orbits() -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from collc.application.fallbacks.ras_files import DeadGpu
 from collc.base.diagnostics import Diagnostic, NoSchedule, SourceError, UsageError
 from collc.base.reading import read_text
-from collc.base.wording import SHOWN, did_you_mean, nearest, phrase
+from collc.base.wording import SHOWN, did_you_mean, in_short, nearest, phrase
 
 KIND: Final = "collc fallbacks 1"
 """The value of "kind" in the index."""
@@ -229,7 +229,7 @@ class FallbackIndex:
             names = [host for part in split_host_list(name) for host in expanded_hosts(part, len(hosts))]
         except (OverflowError, ValueError):
             return [name]
-        return names if hosts.issuperset(names) else [name]
+        return [name] if hosts.isdisjoint(names) else names
 
     def gpu_names(self, gpus: Sequence[DeadGpu]) -> list[str]:
         """The names of GPUs that RAS reports: by rank, in a schedule over as many GPUs, else by host and number.
@@ -280,11 +280,40 @@ def _failure(failures: Data, dead: Sequence[str], slow: Sequence[str], path: Pat
         for name in (least, "" if slow else _container(failures, names)):
             if name in known:
                 return known[name]
-    every, given = [*known, *failures["aliases"]], [*dead, *(f"{name} (bandwidth: 1/2)" for name in slow)]
-    shown = phrase(nearest(failure_name(given), every, SHOWN))
-    hint = did_you_mean(failure_name(given), every, f"it has, among {len(known):,} failures, {shown}")
-    what = phrase([*dead, *(f"slow {name}" for name in slow)])
+    parts = [*dead, *(f"slow {name}" for name in slow)]
+    what = phrase(parts) if len(parts) <= SHOWN else in_short(parts)
+    given = [*dead, *map(_slow_name, slow)]
+    hint = _several_hint(failures, dead, slow) if len({*given}) > 1 else _hint(failures, given[0])
     raise UsageError(Diagnostic("U0157", f"{path} has no plan for the failure of {what}", hint=hint))
+
+
+def _slow_name(name: str) -> str:
+    return f"{name} (bandwidth: 1/2)"
+
+
+def _hint(failures: Data, name: str) -> str:
+    """Which failures there are, for a part that has none."""
+    every = [*failures["failures"], *failures["aliases"]]
+    shown = phrase(nearest(name, every, SHOWN))
+    return did_you_mean(name, every, f"it has, among {len(failures['failures']):,} failures, {shown}")
+
+
+def _several_hint(failures: Data, dead: Sequence[str], slow: Sequence[str]) -> str:
+    """For several parts that have no plan together, what to write into the program; or which of them has none alone."""
+    alone = {_SHARE.sub("", name) for name in failures["failures"]}
+    kinds: set[str] = set()
+    for name, end in (*((name, "") for name in dead), *((name, " (bandwidth: )") for name in slow)):
+        part = _without_label(failures, name)
+        if alone.isdisjoint((part + end, flat_name(part) + end)):
+            is_known = part != name or part in failures["npus"]
+            others = "" if is_known else f"; {_hint(failures, _slow_name(name) if end else name)}"
+            return f"{'slow ' if end else ''}{name} has none alone, either{others}"
+        kinds.add("link" if " -> " in part else "cable" if " <-> " in part else flat_name(part).partition("[")[0])
+    if dead and slow:
+        return "a failure is of dead parts or of slow ones, which --dead or --slow alone finds"
+    some = f"({', '.join(sorted(kinds))})" if len(kinds) > 1 else kinds.pop()
+    statement = f"failures any {len({*dead, *slow})} of {some}{' (bandwidth: SHARE)' if slow else ''}"
+    return f"the program names each alone; for all at once, compile with '{statement}'"
 
 
 def _without_label(failures: Data, name: str) -> str:

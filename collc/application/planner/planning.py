@@ -27,6 +27,7 @@ from collc.base.diagnostics import Diagnostic, NoSchedule, SourceFile
 from collc.kernels.compiled import STEP_TIME, is_long
 from collc.source.elaboration.elaborate import load_parts, load_program
 from collc.source.program import ScheduleRequest
+from collc.synthesis.bounds import forget_demands
 from collc.synthesis.symmetric.repair import load_kernels
 from collc.ten.module import Module
 from collc.ten.repaired_schedule import RepairedSchedule
@@ -43,6 +44,13 @@ def build_plan(request: CanonicalRequest, seconds: float | None = None) -> Store
 
     Raises SourceError, NoSchedule or CheckFailed.
     """
+    try:
+        return _build_plan(request, seconds)
+    finally:
+        forget_demands()  # what bounds keep is beyond the memory for plans
+
+
+def _build_plan(request: CanonicalRequest, seconds: float | None) -> StoredPlan:
     with TemporaryDirectory(prefix="collc-") as folder:
         emit = (request.runtime,) if request.runtime else ()
         settings = Settings(Path(folder), emit=emit, time_limit=seconds, keep_modules=True)

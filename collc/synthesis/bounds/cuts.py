@@ -13,7 +13,7 @@ from collc.graph.digraph import Digraph, weakly_connected
 from collc.graph.throughput import GatherRate, broadcast_rate, gather_rate
 from collc.synthesis.bounds.fluid import Fluid, exactly
 from collc.synthesis.bounds.timing import FEW_SETS, MOST_CUTS
-from collc.ten.arrays import BoolArray, Int64Array, distinct
+from collc.ten.arrays import BoolArray, Int64Array, count_distinct, distinct
 from collc.ten.demand import Demand, Run, RunFamily
 from collc.ten.network import Network
 
@@ -135,7 +135,7 @@ def with_switches(network: Network, labels: Int64Array) -> Int64Array:
         return labels
     ends = np.concatenate([network.source, network.target]), np.concatenate([network.target, network.source])
     open_, width = labels[ends[0]] < 0, int(labels.max(initial=0)) + 2
-    keys, counts = np.unique(ends[0][open_].astype(np.int64) * width + labels[ends[1]][open_] + 1, return_counts=True)
+    keys, counts = count_distinct(ends[0][open_].astype(np.int64) * width + labels[ends[1]][open_] + 1)
     switch, label = np.divmod(keys, width)
     degree = np.bincount(ends[0], minlength=network.device_count)
     most = 2 * counts > degree[switch]

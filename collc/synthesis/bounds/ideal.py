@@ -180,6 +180,12 @@ def ideal_bound(network: Network, demand: Demand, model: LinkModel = LinkModel.P
     return max(_ideal_bounds(network, demand, model), key=lambda bound: bound.time, default=Bound(0, "nothing moves"))
 
 
+def forget_demands() -> None:
+    """Let go what is kept of the last demands: for large ones as much as for their schedules."""
+    for kept in (ideal_bound, fluid_of, narrow_sets):
+        kept.cache_clear()
+
+
 def _ideal_bounds(network: Network, demand: Demand, model: LinkModel) -> Iterator[Bound]:
     network = _with_delays(network)
     fluid = fluid_of(network, demand)

@@ -10,7 +10,7 @@ import numpy as np
 
 from collc.base.wording import SHOWN
 from collc.synthesis.bounds.timing import MOST_CUTS
-from collc.ten.arrays import BoolArray, Int32Array
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct
 from collc.ten.network import DeviceFamily, Network
 
 
@@ -42,9 +42,30 @@ def name_of_links_between(network: Network, group: Int32Array, parts: Sequence[i
     if len(labels) == 2:
         return f"the links between {smallest.name} and all other NPUs"
     named = len(group) == len(network.npus) and len(labels) <= MOST_CUTS
-    if named and all(part(number).node for number in labels.tolist()):
+    if named and (_are_nodes(network, label[np.argsort(group)]) or all(part(each).node for each in labels.tolist())):
         return f"the links between the {len(labels)} nodes"
     return f"the links between {len(labels)} parts of the NPUs, such as {smallest.name}"
+
+
+def _are_nodes(network: Network, label: Int64Array) -> bool:
+    """Whether all parts are rows of one array that only switches join, each at least half there, and have two NPUs.
+
+    label: of each NPU that is there, ascending.
+    """
+    family = next((f for f in network.families if f.count == network.npu_count and len(f.shape) > 1), None)
+    if family is None or family.first or family.strides[0] < max(family.strides):
+        return False
+    npus, length = network.npus, family.strides[0]
+    rows = distinct(npus // length)
+    sizes = np.bincount(npus // length)[rows]
+    part = np.full(network.device_count, -1, np.int64)
+    part[npus] = label
+    source, target = part[network.source], part[network.target]
+    return (
+        len(distinct(label)) == len(distinct(label * len(part) + npus // length)) == len(rows)
+        and max(2, length // 2 + 1) <= int(sizes.min())
+        and not bool(((source != target) & (source >= 0) & (target >= 0)).any())
+    )
 
 
 @dataclass(frozen=True, eq=False)

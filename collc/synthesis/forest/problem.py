@@ -11,6 +11,7 @@ import numpy as np
 
 from collc.base.diagnostics import Diagnostic, SourceError
 from collc.graph.digraph import Digraph
+from collc.graph.distances import distances_to
 from collc.synthesis.conditions import Conditions
 from collc.synthesis.task import Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions
@@ -84,6 +85,13 @@ class ForestProblem:
         return np.minimum(np.arange(len(back)), np.array(back, np.int64))
 
     @cached_property
+    def centres(self) -> Int64Array:
+        """int64: the numbers of the members with the shortest paths to all others."""
+        time = np.maximum(1, self.total[self.fastest])
+        farthest = distances_to(self.graph, time, self.members).max(axis=0)[self.members]
+        return np.flatnonzero(farthest == farthest.min())
+
+    @cached_property
     def links(self) -> tuple[Int64Array, Int64Array]:
         """(offsets, links): the links of each pair, the fastest first (CSR)."""
         order = np.lexsort((np.arange(len(self.total)), self.total, self.pair))
@@ -140,7 +148,9 @@ def _check_support(conditions: Conditions) -> None:
 
 def _members(conditions: Conditions) -> Int32Array:
     """The NPUs that hold or want anything; each chunk must be wanted by all of them but its holder."""
-    members = np.unique(np.concatenate([conditions.holders, conditions.wanting])).astype(np.int32)
+    is_member = np.zeros(conditions.task.network.device_count, np.bool_)
+    is_member[conditions.holders] = is_member[conditions.wanting] = True
+    members = np.flatnonzero(is_member).astype(np.int32)
     sizes = np.diff(conditions.wanting_offsets)
     if not bool((sizes == len(members) - 1).all()):
         raise not_served("not every chunk is for all NPUs")

@@ -21,7 +21,6 @@ import numpy as np
 from collc.base.diagnostics import Diagnostic, NoSchedule
 from collc.base.memory import require_for_search
 from collc.base.wording import plural
-from collc.graph.distances import distances_to
 from collc.graph.throughput import tree_capacities
 from collc.graph.translations import find_translations
 from collc.kernels.compiled import BATCH, numbers, runs_compiled, version_of
@@ -53,11 +52,13 @@ _NARROWEST = 100_000
 class TreeCount:
     """How many trees, and their load.
 
-    demand: by member, trees that begin there. carried: by pair of devices, trees that it can carry. duration, time:
-    until the busiest pair has carried a chunk for each tree, and all chunks, in units of 1 / capacity.
+    trees: all of them. demand: by member, trees that begin there; None: they begin at the centres in turn. carried: by
+    pair of devices, trees that it can carry. duration, time: until the busiest pair has carried a chunk for each tree,
+    and all chunks, in units of 1 / capacity.
     """
 
-    demand: list[int]
+    trees: int
+    demand: list[int] | None
     carried: Int64Array
     duration: Fraction
     time: Fraction
@@ -74,11 +75,11 @@ def tree_counts(problem: ForestProblem) -> list[TreeCount]:
     for power in range(1 + (max(problem.demand) - 1).bit_length()):
         demand = [-(-chunks >> power) for chunks in problem.demand]
         carried, time = tree_capacities(problem.graph, problem.capacity, problem.members.tolist(), demand)
-        counts.append(TreeCount(demand, carried, time, time * 2**power))
-    counts.sort(key=lambda count: (count.time, sum(count.demand)))
+        counts.append(TreeCount(sum(demand), demand, carried, time, time * 2**power))
+    counts.sort(key=lambda count: (count.time, count.trees))
     kept: list[TreeCount] = []
     for count in counts:
-        if not kept or count.time == kept[0].time or sum(count.demand) < sum(kept[-1].demand):
+        if not kept or count.time == kept[0].time or count.trees < kept[-1].trees:
             kept.append(count)
     return kept
 
@@ -90,18 +91,14 @@ def summed_counts(problem: ForestProblem, rate: Fraction) -> list[TreeCount]:
     but each has fewer chunks to pass on one after another.
     """
     total, members = sum(problem.demand), len(problem.members)
-    time = np.maximum(1, problem.total[problem.fastest])
-    farthest = distances_to(problem.graph, time, problem.members).max(axis=0)[problem.members]
-    roots = np.flatnonzero(farthest == farthest.min())
     widths, number = np.unique(problem.capacity, return_inverse=True)
     counts: list[TreeCount] = []
     for power in range(1 + (total - 1).bit_length()):
         trees = -(-total >> power)
         duration = Fraction(trees) / rate
         carried = np.array([math.ceil(width * duration) for width in widths.tolist()], np.int64)[number]
-        demand = np.bincount(roots[np.arange(trees) % len(roots)], minlength=members).tolist()
-        counts.append(TreeCount(demand, carried, duration, duration * 2**power))
-    return sorted(counts, key=lambda count: abs(math.log2(sum(count.demand) / members)))
+        counts.append(TreeCount(trees, None, carried, duration, duration * 2**power))
+    return sorted(counts, key=lambda count: abs(math.log2(count.trees / members)))
 
 
 Candidate = tuple["Rerouting", TreeCount, int]
@@ -134,9 +131,9 @@ def _few_first(grown: Rerouting, counts: Sequence[TreeCount], shallow: int) -> I
     """All numbers of trees; those with twice the least load later, and of those with the least only the first that have
     it.
     """
-    enough, least = sum(counts[0].demand), counts[0].time
-    for count in sorted(counts, key=lambda count: (count.time // least, sum(count.demand))):
-        if sum(count.demand) <= enough or not grown.has_reached(count.time):
+    enough, least = counts[0].trees, counts[0].time
+    for count in sorted(counts, key=lambda count: (count.time // least, count.trees)):
+        if count.trees <= enough or not grown.has_reached(count.time):
             yield grown, count, shallow
 
 
@@ -205,7 +202,10 @@ class Rerouting:
 
     def work(self, count: TreeCount) -> int:
         """Edges that are looked at, about."""
-        return len(self._roots(count)) * _edges_of_tree(self._problem)
+        trees = count.trees
+        if self.translations is not None:
+            trees = len(self.translations.orbits) * trees // len(self._problem.members)
+        return trees * _edges_of_tree(self._problem)
 
     def trees(self, count: TreeCount, shallow: int, work: int | None = None) -> tuple[list[TreeBatch], float]:
         """The trees with the least load that were found, and the time until the busiest pair has carried all chunks.
@@ -251,6 +251,9 @@ class Rerouting:
 
     def _roots(self, count: TreeCount) -> Int64Array:
         members = self._problem.members.astype(np.int64)
+        if count.demand is None:
+            centres = self._problem.centres
+            return members[np.sort(centres[np.arange(count.trees) % len(centres)])]
         if self.translations is not None:
             return np.repeat(self.translations.orbits[:, 0].astype(np.int64), count.demand[0])
         return np.repeat(members, count.demand)

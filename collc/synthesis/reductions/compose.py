@@ -361,7 +361,9 @@ def _copies(run: Run, roots: Int32Array, post: Int32Array, kind: str) -> Run:
 
 def _with_singles(sets: HolderSets, npus: Iterable[int]) -> tuple[HolderSets, dict[int, int]]:
     """(the sets followed by one set for each of some NPUs, the numbers of these sets by NPU)."""
-    single = list(npus)
+    single, first = list(npus), len(sets)
     offsets = np.concatenate([sets.offsets, sets.offsets[-1] + np.arange(1, len(single) + 1)])
     members = np.concatenate([sets.members, np.array(single, np.int32)])
-    return HolderSets(offsets.astype(np.int64), members), {npu: len(sets) + k for k, npu in enumerate(single)}
+    return HolderSets(offsets.astype(np.int64), members), dict(
+        zip(single, range(first, first + len(single)), strict=True)
+    )

@@ -60,6 +60,8 @@ class SwitchPaths:
 def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
     """The switch paths that a task may use. Raises NoSchedule if there are more than MAX_PATHS."""
     network = task.network
+    if has_many_paths(network):
+        raise _too_many_paths(network)
     cost: list[int] = np.maximum(1, clock.total[network.kind, clock.total.shape[1] - 1]).tolist()
     outgoing: OutgoingLinks = [[] for _ in range(network.device_count)]
     ends: list[int] = network.target.tolist()
@@ -67,8 +69,6 @@ def switch_paths_of(task: Task, clock: Clock) -> SwitchPaths:
     for link, device in enumerate(starts):
         outgoing[device].append((ends[link], cost[link], link))
     repeaters = repeaters_of(task)
-    if has_many_paths(network):
-        raise _too_many_paths(network)
     source: list[int] = []
     links: list[tuple[int, ...]] = []
     for device in [*network.npus.tolist(), *sorted(repeaters)]:

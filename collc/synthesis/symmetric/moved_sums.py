@@ -9,7 +9,9 @@ from NPUs that are chosen for this; the partials take the same routes backwards 
 - In return, of each undamaged node as many late chunks are *handed over*: their sums begin in the damaged node, and
   leave it for their own GPU when the chunks that were given up would have; from there they continue as in the plan of
   the whole cluster. They need not enter the damaged node.
-- If NPUs have lost links within their node, what is handed over begins in these, which need not get it then.
+- If NPUs have lost links within their node, what is handed over begins in these, which need not get it then. If it
+  leaves early, their links are too slow for all of it. So the other choice is to give up chunks *evenly* over time, and
+  to hand over chunks of a later part for each of them.
 - With few chunks, early ones are late ones, too. Then all NICs of the damaged node send what is handed over first, and
   what would have been sent before that is dropped. If late ones follow early ones, this may be shorter or longer.
 """
@@ -27,18 +29,22 @@ from collc.ten.arrays import BoolArray, Int32Array, Int64Array, ranges
 from collc.ten.network import Network
 from collc.ten.schedule import MOST_LISTED
 
+_PartAndRank = tuple[int, int]
+"""The chunk of a node that is this part of the data of this rank."""
+
 
 class Moved(NamedTuple):
-    """What has been moved. least: picoseconds that copies of sums would take at least otherwise. follows: whether late
-    chunks follow early ones and are sent when these are, so that they may be sent at once, too.
+    """What has been moved. least: picoseconds that copies of sums would take at least otherwise. has_other: whether the
+    other choice may be shorter.
     """
 
     least: int
-    follows: bool
+    has_other: bool
 
 
-def move_sums(repair: Repair, whole: Network, *, at_once: bool = False) -> Moved | None:
-    """Change where chunks begin. at_once: send what is handed over first even if early chunks are not late.
+def move_sums(repair: Repair, whole: Network, *, other: bool = False) -> Moved | None:
+    """Change where chunks begin. other: give up chunks evenly if NPUs have lost links within their node, or else send
+    what is handed over at once even if early chunks are not late.
 
     None if the network is no cluster of nodes, no node or all have lost NICs, one has lost half of them, or chunks are
     too few for that many nodes.
@@ -46,7 +52,7 @@ def move_sums(repair: Repair, whole: Network, *, at_once: bool = False) -> Moved
     nodes = _nodes(repair, whole)
     if nodes is None:
         return None
-    mover = _Mover(repair, nodes, at_once=at_once)
+    mover = _Mover(repair, nodes, other=other)
     if not mover.choose():
         return None
     least = mover.least_without()
@@ -55,7 +61,7 @@ def move_sums(repair: Repair, whole: Network, *, at_once: bool = False) -> Moved
     repair.closed_first = mover.at_once
     if (mover.at_once and not mover.send_first()) or not mover.hand_over():
         return None
-    return Moved(least, mover.follows and not mover.at_once)
+    return Moved(least, mover.has_other)
 
 
 def _nodes(repair: Repair, whole: Network) -> Int32Array | None:
@@ -73,14 +79,16 @@ def _nodes(repair: Repair, whole: Network) -> Int32Array | None:
 
 
 class _Mover:
-    """Moves the sums of one plan. node: int32[elements], the lowest element of each one's node. at_once: as of
+    """Moves the sums of one plan. node: int32[elements], the lowest element of each one's node. other: as of
     `move_sums`.
     """
 
-    def __init__(self, repair: Repair, node: Int32Array, *, at_once: bool) -> None:
+    def __init__(self, repair: Repair, node: Int32Array, *, other: bool) -> None:
         self._repair, self._node, self._parts = repair, node, repair.numbers.parts
         self._nodes = [np.flatnonzero(node == first).astype(np.int32) for first in np.unique(node).tolist()]
-        self.at_once, self.follows = at_once, False
+        self._evenly = other and len(repair.damaged_inside) > 0
+        self.at_once = other and not self._evenly
+        self.has_other = len(repair.damaged_inside) > 0
         self._rail = repair.alive
         self._damaged: list[Int32Array] = []
         self._sound: list[Int32Array] = []
@@ -127,26 +135,50 @@ class _Mover:
             count = self._most_useful(node) if len(ranks) == size else (size - len(ranks)) * parts
             if not count:
                 return False
-            late = [(part, rank) for part in range(parts - 1, -1, -1) for rank in ranks if (part, rank) not in taken]
-            if len(late) < count:
+            pairs = self._even_pairs(count, taken) if self._evenly else self._early_pairs(ranks, count, taken)
+            if pairs is None:
                 return False
-            late = late[:count]
+            given, late = pairs
             taken.update(late)
             self._given += [
                 (part, int(node[rank])) for part in range(parts) for rank in self._ranks_without_nic(node, rail)
             ]
-            self._given += [(parts - 1 - part, int(node[rank])) for part, rank in late]
-            overlaps |= parts - 1 - late[-1][0] >= late[-1][0]
+            self._given += [(part, int(node[rank])) for part, rank in given]
+            first_late = parts if self._evenly else late[-1][0]
+            overlaps |= parts - 1 - first_late >= first_late
+            self.has_other |= parts - first_late == first_late
             self.at_once |= overlaps
-            self.follows |= parts - late[-1][0] >= late[-1][0]
-            for number, other in enumerate(self._sound):
+            for number, sound in enumerate(self._sound):
                 for part, rank in late:
                     turned = ranks[(ranks.index(rank) + number) % len(ranks)] if self.at_once else rank
-                    self._handed.append((part, int(other[turned]), int(node[turned])))
+                    self._handed.append((part, int(sound[turned]), int(node[turned])))
         # Each handed over chunk then misses as many sends as precede it on its NIC, and copies in a node for each.
         if overlaps and len(self._handed) ** 2 > MOST_LISTED:  # half as many messages, two links each
             return False
         return len(set(self._handed)) == len({(part, owner) for part, owner, _ in self._handed})
+
+    def _early_pairs(
+        self, ranks: list[int], count: int, taken: set[_PartAndRank]
+    ) -> tuple[list[_PartAndRank], list[_PartAndRank]] | None:
+        """The earliest chunks, which are given up, and the latest ones that are not taken, which are handed over."""
+        late = [(part, rank) for part in range(self._parts - 1, -1, -1) for rank in ranks if (part, rank) not in taken][
+            :count
+        ]
+        return None if len(late) < count else ([(self._parts - 1 - part, rank) for part, rank in late], late)
+
+    def _even_pairs(self, count: int, taken: set[_PartAndRank]) -> tuple[list[_PartAndRank], list[_PartAndRank]] | None:
+        """Chunks evenly over time, which are given up, and for each a later one of its rank that is handed over.
+
+        Later by half of the parts that are not given up, so that before and after them as much time is left.
+        """
+        parts, size = self._parts, len(self._nodes[0])
+        later = min(parts - 1, max(1, (parts - -(-count // size)) // 2))
+        given = [(number * (parts - later) // count, number % size) for number in range(count)]
+        handed: list[_PartAndRank] = []
+        for part, rank in given:
+            after = range(part + later, parts)
+            handed += [(each, rank) for each in after if (each, rank) not in taken][:1]
+        return None if len(handed) < count else (given, handed)
 
     def _most_useful(self, node: Int32Array) -> int:
         """How many chunks of each sound node a node gets that has lost links within, so that neither the links within

@@ -28,7 +28,7 @@ from collc.kernels.plan_repair import Blocks, Routes, Sends, exchange_all, sprea
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.lost_blocks import LostBlocks, NewRoutes
 from collc.synthesis.symmetric.messages import Messages, Moves, csr_bounds
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, ranges
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, find_keys, order_of, ranges
 from collc.ten.factored_schedule import ChunkNumbers, Translations
 from collc.ten.network import Network
 from collc.ten.schedule import Transfers
@@ -178,7 +178,8 @@ class Repair:
 
     def forget(self, codes: Int64Array) -> None:
         """Bring nothing to elements for which something else is planned. codes: key * elements + element."""
-        self.lost = self.lost.select(~np.isin(self.lost.key * self.count + self.lost.element, codes))
+        has_it = find_keys(distinct(codes), self.lost.key * self.count + self.lost.element)[1]
+        self.lost = self.lost.select(~has_it)
 
     def drop(self, wanted: Int64Array) -> None:
         """Drop translations of messages of copies, as `missing`, and all that depend on them, and note in `lost` who
@@ -489,4 +490,5 @@ def _bounds_of(sizes: Iterable[int]) -> Int64Array:
 
 def _group_starts(number: Int32Array | Int64Array, start: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
     """(int64[count + 1], int64): the starts of each number, ascending (CSR)."""
-    return csr_bounds(number, count), start[np.lexsort((start, number))]
+    order = np.argsort(start)
+    return csr_bounds(number, count), start[order[order_of(number[order], count)]]

@@ -21,13 +21,14 @@ from collc.synthesis.symmetric.bundled_exchange import MOST_EXPANDED
 from collc.synthesis.symmetric.class_timetable import ClassTimes
 from collc.synthesis.symmetric.cluster import cluster_copies
 from collc.synthesis.symmetric.group import find_group
+from collc.synthesis.symmetric.messages import csr_bounds
 from collc.synthesis.symmetric.moved_sums import move_sums
 from collc.synthesis.symmetric.repair import Repair
 from collc.synthesis.symmetric.rerouted import PlanPart, list_blocks, reroute, translations_of
 from collc.synthesis.symmetric.shared_links import share_links
 from collc.synthesis.symmetric.translated import tree_copies
 from collc.synthesis.task import Effort
-from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct
+from collc.ten.arrays import BoolArray, Int32Array, Int64Array, distinct, ranges
 from collc.ten.factored_schedule import ChunkNumbers, FactoredSchedule, Translations, chunk_size
 from collc.ten.module import Module
 from collc.ten.network import Network
@@ -149,19 +150,19 @@ class _Repairer:
 
     def _moved_sums(self, opposite: Int32Array) -> tuple[RepairedSchedule | RowSchedule | None, int]:
         """An All-Reduce whose sums begin so that damaged nodes send and receive fewer of them, None for none; and how
-        long the copies take otherwise, at least. If what is handed over may be sent at once, the shorter of two.
+        long the copies take otherwise, at least. The shorter one of two choices if there is another.
         """
         schedules: list[RepairedSchedule] = []
         least = 0
-        for at_once in (False, True):
+        for other in (False, True):
             repair = self._begin(self._module.network, self._whole)
-            moved = None if repair is None else move_sums(repair, self._whole, at_once=at_once)
+            moved = None if repair is None else move_sums(repair, self._whole, other=other)
             if repair is None or moved is None or not repair.repair_all():
                 break
             copies, least = self._phase_of(repair), moved.least
             joined = self._join(self._sums(copies, opposite), copies)
             schedules += [] if joined is None else [joined]
-            if not moved.follows:
+            if not moved.has_other:
                 break
         return self._shortest(schedules), least
 
@@ -306,8 +307,10 @@ class _Repairer:
         chunk, link, start, reduce = _columns([phase.rows for phase in phases])
         order = np.lexsort((chunk, link, start))
         dropped = np.concatenate([phase.dropped + low for phase, low in zip(phases, first, strict=True)])
-        row, element = np.divmod(dropped, self._translations.count)
-        images = np.sort(np.argsort(order)[row] * self._translations.count + element)
+        bounds = csr_bounds(dropped // self._translations.count, len(order))
+        moved = ranges(bounds[:-1][order], bounds[1:][order])  # what is dropped of each row, in their new order
+        row = np.repeat(np.arange(len(order)), np.diff(bounds)[order])
+        images = row * self._translations.count + dropped[moved] % self._translations.count
         table = Transfers(chunk[order], link[order], start[order], reduce[order])
         factored = FactoredSchedule(
             self._module.model, self._translations, self._of_whole, table, np.zeros(len(table), np.int64)
