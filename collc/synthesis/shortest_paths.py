@@ -1,9 +1,10 @@
 """Chunks along shortest paths, one message after another: a schedule that takes little time to plan.
 
 It serves when a search ends without any schedule. Each chunk follows the tree of shortest paths from its holders, and
-NPUs forward what they have. A message crosses switches alone and without a pause, so the schedule is valid on any
-switch: with any buffer, without multicast, and backwards for reductions. Messages are sent in rounds, in which NPU i
-sends to NPU i + d, and start when all their links are free.
+NPUs forward what they have; or, where that is sooner done, chunks for all NPUs of a group run round a ring of them. A
+message crosses switches alone and without a pause, so the schedule is valid on any switch: with any buffer, without
+multicast, and backwards for reductions. Messages are sent in rounds, in which NPU i sends to NPU i + d, and start when
+all their links are free.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collc.graph.distances import UNREACHABLE, distances_to
 from collc.kernels.compiled import STEP_TIME, numbers, runs_compiled, version_of, zeros
 from collc.kernels.shortest_messages import LinkTable, SendTable, SendWork, least_loaded, send
 from collc.synthesis.conditions import Conditions, conditions_of
+from collc.synthesis.rings import Ring
 from collc.synthesis.task import COMPILED_TIMES, Task
 from collc.ten.arrays import Int32Array, Int64Array, group_positions, ranges
 from collc.ten.demand import Demand
@@ -56,9 +58,9 @@ def along_shortest_paths(task: Task) -> Schedule:
         rows = order[offsets[low] : offsets[min(low + TREES, len(offsets) - 1)]]
         parts.append(_messages(conditions, trees, rows))
         _check_hops(sum(len(part.link) for part in parts))
-    messages = _Messages.join(parts)
-    chunk = np.repeat(conditions.chunk[messages.row], messages.hops)
-    return RowSchedule(task.model, Transfers.of(chunk, messages.link, _starts(conditions, messages)))
+    plans = [plan for plan in (_around_ring(conditions), _Messages.join(parts)) if plan is not None]
+    rows = min((_transfers(conditions, plan) for plan in plans), key=lambda rows: _end(conditions, rows))
+    return RowSchedule(task.model, rows)
 
 
 def tree_count(demand: Demand, links: int) -> int:
@@ -157,6 +159,36 @@ def _messages(conditions: Conditions, trees: Int32Array, rows: Int32Array) -> _M
         hops[wanted],
         _hop_links(wanted, link, before, hops[wanted]),
     )
+
+
+def _around_ring(conditions: Conditions) -> _Messages | None:
+    """Messages of chunks that all of a group want, one way and the other way round a ring of its NPUs; None if chunks
+    have other ends, or are fewer than the NPUs; if there are no switches, or no ring over them; for too many links.
+    """
+    network, rows = conditions.task.network, len(conditions)
+    members = np.unique(np.concatenate([conditions.holders, conditions.wanting])).astype(np.int32)
+    shared = bool((np.diff(conditions.wanting_offsets) == len(members) - 1).all())
+    unfit = rows < len(members) or rows * (len(members) - 1) > MOST_HOPS
+    if unfit or not network.has_switches or not shared or len(conditions.holders) > rows:
+        return None
+    ring = Ring.of(network, members)
+    if ring is None:
+        return None
+    count, parts = len(ring.npu), list[_Messages]()
+    place = np.empty(network.npu_count, np.int64)
+    place[ring.npu] = np.arange(count)
+    for way, steps, (offsets, links) in ((1, count // 2, ring.ahead), (-1, (count - 1) // 2, ring.back)):
+        level, row = np.tile(np.arange(1, steps + 1), rows), np.repeat(np.arange(rows), steps)
+        sender = (place[conditions.holders[row]] + way * (level - 1)) % count
+        receiver = (sender + way) % count
+        step = sender if way > 0 else receiver
+        hops = np.diff(offsets)[step]
+        if int(hops.sum()) + sum(len(part.link) for part in parts) > MOST_HOPS:
+            return None
+        link = links[ranges(offsets[step], offsets[step + 1])].astype(np.int32)
+        ends = ring.npu.astype(np.int64)
+        parts.append(_Messages(level, row, ends[sender], ends[receiver], hops, link))
+    return _Messages.join(parts)
 
 
 def _messages_of_pairs(conditions: Conditions, trees: Int32Array, gathers: bool) -> list[_Messages]:
@@ -319,6 +351,16 @@ def _hop_links(vertex: Int64Array, link: Int64Array, before: Int64Array, hops: I
         more = left > 1
         vertex, position, left = before[vertex[more]], position[more], left[more] - 1
     return result
+
+
+def _transfers(conditions: Conditions, messages: _Messages) -> Transfers:
+    chunk = np.repeat(conditions.chunk[messages.row], messages.hops)
+    return Transfers.of(chunk, messages.link, _starts(conditions, messages))
+
+
+def _end(conditions: Conditions, rows: Transfers) -> int:
+    """Picoseconds until all has arrived."""
+    return int((rows.start + conditions.clock.total_of(rows)).max(initial=0))
 
 
 def _starts(conditions: Conditions, messages: _Messages) -> Int64Array:

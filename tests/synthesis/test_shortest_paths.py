@@ -18,6 +18,7 @@ from collc.synthesis.auto.candidates import LAST_RESORT, Candidate, candidates
 from collc.synthesis.auto.synthesizer import Turns
 from collc.synthesis.bounds import lower_bound
 from collc.synthesis.reductions.compose import join, solve
+from collc.synthesis.rings import Ring
 from collc.synthesis.shortest_paths import along_shortest_paths, tree_count
 from collc.synthesis.task import Effort, WorkMeter
 from collc.ten.demand import Demand
@@ -27,6 +28,7 @@ from collc.ten.schedule import LinkModel
 from collc.verification import verify_schedule
 from tests import support
 from tests.kernel_choice import choose_kernels
+from tests.synthesis.clusters import pods, rails
 from tests.synthesis.random_problems import random_module
 
 KIND = LinkKind(1_000_000, Fraction(10**9))
@@ -87,6 +89,63 @@ def test_a_gather_takes_one_search_and_the_time_of_a_scatter(net: Network, time:
         assert verify_schedule(built).ok
         if trees == 1:
             assert lower_bound(net, module.demand, module.model).time <= built.collective_time() <= time * 2_000_000
+
+
+def joined_switches(*sizes: int) -> Network:
+    """A line of switches, each with some NPUs; all links are alike."""
+    npus, links = sum(sizes), list[tuple[int, int, LinkKind]]()
+    for switch, size in enumerate(sizes):
+        first = sum(sizes[:switch])
+        ends = [(npu, npus + switch) for npu in range(first, first + size)]
+        ends += [(npus + switch - 1, npus + switch)] if switch else []
+        links += [row for a, b in ends for row in ((a, b, KIND), (b, a, KIND))]
+    return support.network(npus, links, switches=len(sizes))
+
+
+@pytest.mark.parametrize("model", LinkModel)
+@pytest.mark.parametrize(("make", "phases"), [(support.all_gather, 1), (support.all_reduce, 2)])
+def test_chunks_for_all_run_round_a_ring(make: Callable[..., Demand], phases: int, model: LinkModel) -> None:
+    """14 NPUs on three switches. Shortest paths send 9 x 5 copies over the first trunk, a ring one for each chunk."""
+    net = joined_switches(9, 3, 2)
+    built = join(solve(Module("m", net, make(list(range(14)), 1000, 1), model), along_shortest_paths))
+    assert verify_schedule(built).ok
+    assert built.schedule is not None
+    crossing = (net.source == 14) & (net.target == 15)
+    assert np.bincount(built.schedule.transfers.link)[crossing].tolist() == [14 * phases - phases]
+    assert built.collective_time() < phases * 9 * 5 * 1_000_000 * (1 + (model is LinkModel.STORE))
+
+
+def test_few_chunks_do_not_run_round_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broadcast over 50,000 NPUs would look for the nearest of the rest 50,000 times."""
+    monkeypatch.setattr("collc.synthesis.shortest_paths.Ring", None)
+    module = Module("m", joined_switches(9, 3), support.broadcast(list(range(12)), 1000, 11), LinkModel.STORE)
+    assert verify_schedule(join(solve(module, along_shortest_paths))).ok
+
+
+@pytest.mark.parametrize("net", [joined_switches(5, 1, 4), pods(3, 2, 2), rails(3, 4, spine=True), support.switched(2)])
+def test_a_ring_steps_over_switches_from_each_npu_to_the_next(net: Network) -> None:
+    ring = Ring.of(net, net.npus)
+    assert ring is not None
+    assert sorted(ring.npu.tolist()) == net.npus.tolist()
+    for (offsets, links), turn in ((ring.ahead, 0), (ring.back, 1)):
+        for place, npu in enumerate(ring.npu.tolist()):
+            path = links[offsets[place] : offsets[place + 1]]
+            ends = [npu, int(ring.npu[(place + 1) % len(ring.npu)])][:: -1 if turn else 1]
+            assert [int(net.source[path[0]]), int(net.target[path[-1]])] == ends
+            assert net.source[path[1:]].tolist() == net.target[path[:-1]].tolist()
+            assert (net.target[path[:-1]] >= net.npu_count).all()
+
+
+def test_what_has_no_ring() -> None:
+    """The NPUs of a line, whose ends are not joined by switches; links that lead one way; an NPU alone; rails whose
+    last NPU has no switch in common with the first one.
+    """
+    assert Ring.of(rails(3, 4), rails(3, 4).npus) is None
+    line = support.network(4, [row for i in range(3) for row in ((i, i + 1, KIND), (i + 1, i, KIND))])
+    assert Ring.of(line, line.npus) is None
+    one_way = support.network(3, [(0, 1, KIND), (1, 2, KIND), (2, 0, KIND)])
+    assert Ring.of(one_way, one_way.npus) is None
+    assert Ring.of(line, line.npus[:1]) is None
 
 
 def test_the_trees_of_partials_and_of_sums_count() -> None:
