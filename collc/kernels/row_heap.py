@@ -26,7 +26,7 @@ def push_row(heap: Int64Array, entry: Row) -> None:
 
 
 def pop_row(heap: Int64Array) -> Row:
-    """Takes the least entry out."""
+    """Takes the least entry out: the lesser ones below move up to the last level, as the last entry belongs there."""
     count = heap[0, 0]
     least, last = (heap[1, 0], heap[1, 1], heap[1, 2]), (heap[count, 0], heap[count, 1], heap[count, 2])
     count -= 1
@@ -35,10 +35,14 @@ def pop_row(heap: Int64Array) -> Row:
         if below < count:
             left, right = (heap[below, 0], heap[below, 1], heap[below, 2]), below + 1
             below += (heap[right, 0], heap[right, 1], heap[right, 2]) < left
-        if last <= (heap[below, 0], heap[below, 1], heap[below, 2]):
-            break
         heap[place, 0], heap[place, 1], heap[place, 2] = heap[below, 0], heap[below, 1], heap[below, 2]
         place, below = below, 2 * below
+    while place > 1:
+        above = place >> 1
+        if (heap[above, 0], heap[above, 1], heap[above, 2]) <= last:
+            break
+        heap[place, 0], heap[place, 1], heap[place, 2] = heap[above, 0], heap[above, 1], heap[above, 2]
+        place = above
     heap[place, 0], heap[place, 1], heap[place, 2] = last
     return least
 
