@@ -175,13 +175,13 @@ def _around_ring(conditions: Conditions) -> _Messages | None:
     if ring is None:
         return None
     count, parts = len(ring.npu), list[_Messages]()
-    place = np.empty(network.npu_count, np.int64)
-    place[ring.npu] = np.arange(count)
-    for way, steps, (offsets, links) in ((1, count // 2, ring.ahead), (-1, (count - 1) // 2, ring.back)):
+    position = np.empty(network.npu_count, np.int64)
+    position[ring.npu] = np.arange(count)
+    for direction, steps, (offsets, links) in ((1, count // 2, ring.ahead), (-1, (count - 1) // 2, ring.back)):
         level, row = np.tile(np.arange(1, steps + 1), rows), np.repeat(np.arange(rows), steps)
-        sender = (place[conditions.holders[row]] + way * (level - 1)) % count
-        receiver = (sender + way) % count
-        step = sender if way > 0 else receiver
+        sender = (position[conditions.holders[row]] + direction * (level - 1)) % count
+        receiver = (sender + direction) % count
+        step = sender if direction > 0 else receiver
         hops = np.diff(offsets)[step]
         if int(hops.sum()) + sum(len(part.link) for part in parts) > MOST_HOPS:
             return None
