@@ -1,5 +1,5 @@
 """Rings of NPUs over the switches of any network, each next to the one before: what passes them in order loads all
-links alike, where shortest paths from each NPU would send a copy to each other one over the same link.
+links alike, whereas shortest paths from each NPU send a copy to each other one over the same link.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def _nearest(network: Network, out: list[list[tuple[int, int]]], start: int, end
     for device in front:
         for link, target in out[device]:
             if target in ends:
-                links, at = [link], device
-                while at != start:
-                    links.append(came[at][0])
-                    at = came[at][1]
+                links, passed = [link], device
+                while passed != start:
+                    links.append(came[passed][0])
+                    passed = came[passed][1]
                 return target, links[::-1]
             if target >= network.npu_count and target not in came:
                 came[target] = link, device

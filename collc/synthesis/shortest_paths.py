@@ -1,7 +1,7 @@
 """Chunks along shortest paths, one message after another: a schedule that takes little time to plan.
 
 It serves when a search ends without any schedule. Each chunk follows the tree of shortest paths from its holders, and
-NPUs forward what they have; or, where that is sooner done, chunks for all NPUs of a group run round a ring of them. A
+NPUs forward what they have; or, if that ends sooner, chunks for all NPUs of a group run round a ring of them. A
 message crosses switches alone and without a pause, so the schedule is valid on any switch: with any buffer, without
 multicast, and backwards for reductions. Messages are sent in rounds, in which NPU i sends to NPU i + d, and start when
 all their links are free.
