@@ -99,7 +99,7 @@ class Turns:
     limit: work after which its next turn begins no attempt. built: its best schedule. time: picoseconds of that.
     useful: the work of the turn that found it. in_vain: work in which it was given up without one. failure: why there
     is none. is_open: whether another turn may find a schedule, or a shorter one. is_spare: whether it has turns only as
-    long as none has a schedule that is not.
+    long as none has a schedule that is not. compiles: whether a turn has loaded compiled code, so that it is there.
     """
 
     candidate: Candidate
@@ -111,11 +111,13 @@ class Turns:
     in_vain: int = 0
     failure: CollcError | None = None
     is_open: bool = True
+    compiles: bool = False
 
     def take(self, meter: WorkMeter) -> None:
         """Take a turn, which may find no schedule."""
         self.limit *= GROWTH
         try:
+            meter.compiles = self.compiles
             built = self.candidate.build(meter)
             time = time_of(built)
         except CollcError as error:
@@ -123,6 +125,8 @@ class Turns:
             self.failure = NoSchedule(GIVEN_UP) if self.is_open else error
             self.in_vain = meter.spent - meter.setup if self.is_open else 0
             return
+        finally:
+            self.compiles = meter.compiles
         self.limit = max(self.limit, GROWTH * (meter.spent - meter.setup))
         improved = self.built is None or GAIN * time <= (GAIN - 1) * self.time
         self.is_open = improved and (meter.is_used_up or meter.is_exceeded)

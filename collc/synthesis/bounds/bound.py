@@ -81,7 +81,7 @@ def reach_bounds(network: Network, traffic: list[Traffic], times: TransferTimes)
         for counts, ends_apart in pairs.values():
             near, farthest = (np.concatenate(column) for column in zip(*ends_apart, strict=True))
             near, farthest = near[near != farthest], farthest[near != farthest]
-            sent = delivery.times(near, row[farthest], counts)
+            sent = delivery.times(near, row[farthest], counts, largest)
             if sent.max(initial=-1) > largest:
                 first, largest = int(sent.argmax()), int(sent.max())
                 ends = (int(npus[first]) for npus in (near, farthest))
@@ -98,8 +98,11 @@ class _ReachTimes:
         self._network, self._times, self._distance = network, times, distance
         self._known: dict[tuple[bytes, bytes], int] = {}
 
-    def times(self, npus: Int32Array, rows: Int64Array, counts: Int64Array) -> Int64Array:
-        """int64[n], see `TransferTimes.delivery`. rows: of the other NPUs. counts: int64[sizes], chunks."""
+    def times(self, npus: Int32Array, rows: Int64Array, counts: Int64Array, known: int) -> Int64Array:
+        """int64[n], see `TransferTimes.delivery`; if that is below the largest one, or `known`, only a time below it.
+
+        rows: of the other NPUs. counts: int64[sizes], chunks.
+        """
         offsets, links = self._network.out_links
         degrees = offsets[npus + 1] - offsets[npus]
         ends = np.full(len(npus), -1, np.int64)
@@ -109,16 +112,20 @@ class _ReachTimes:
             lag = self._distance[rows[alike, None], self._network.target[own]]
             traits = np.where(lag < UNREACHABLE, lag * len(self._network.kinds) + self._network.kind[own], -1)
             distinct, number = unique_rows([*np.sort(traits, axis=1).T])
-            ends[alike] = np.array([self._time(each, counts) for each in distinct])[number]
+            times: list[int] = []
+            for each in distinct:
+                times.append(self._time(each, counts, max(0, known - 1)))
+                known = max(known, times[-1])
+            ends[alike] = np.array(times)[number]
         return ends
 
-    def _time(self, traits: Int64Array, counts: Int64Array) -> int:
-        """traits: int64[links], lag and kind of each as one number."""
+    def _time(self, traits: Int64Array, counts: Int64Array, known: int) -> int:
+        """See `times`. traits: int64[links], lag and kind of each as one number."""
         key = traits.tobytes(), counts.tobytes()
         if key not in self._known:
             number = Counter(divmod(each, len(self._network.kinds)) for each in traits[traits >= 0].tolist())
             links = [LinkClass(kind, lag, lag, count) for (lag, kind), count in sorted(number.items())]
-            self._known[key] = self._times.delivery(links, counts.tolist())
+            self._known[key] = self._times.delivery(links, counts.tolist(), known)
         return self._known[key]
 
 
