@@ -46,8 +46,9 @@ class Relays:
             holders, wanting = table.sets[pre], table.sets[post]
             if post not in self._connected:
                 self._connected[post] = self._are_connected(wanting)
-            is_inside = self._connected[post] and bool(np.isin(holders, wanting).any())
-            self._known[key] = [] if is_inside else self._on_paths(holders.tolist(), wanting.tolist(), chunk)
+            ends = holders.tolist(), wanting.tolist()
+            is_inside = self._connected[post] and not set(ends[0]).isdisjoint(ends[1])
+            self._known[key] = [] if is_inside else self._on_paths(*ends, chunk)
         return self._known[key]
 
     def _are_connected(self, members: Int32Array) -> bool:
@@ -63,7 +64,7 @@ class Relays:
         front: list[int] = [*holders]
         while missing:
             while front:
-                near: set[int] = {target for device in front for target, _, _ in self._edges[device]} & missing
+                near = set[int]().union(*(self._next_to[device] & missing for device in front))
                 missing -= near
                 tree |= near
                 front = sorted(near)
@@ -103,6 +104,11 @@ class Relays:
         for edge, (source, target, length) in enumerate(ends):
             edges[source].append((target, length, edge))
         return edges
+
+    @cached_property
+    def _next_to(self) -> list[set[int]]:
+        """For each device those to which edges lead."""
+        return [{target for target, _, _ in edges} for edges in self._edges]
 
     @cached_property
     def _edges_into(self) -> list[list[tuple[list[Edge], int]]]:

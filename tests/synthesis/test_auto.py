@@ -391,6 +391,20 @@ def test_all_have_their_turns_before_those_likely_the_best_get_more_work():
         turns.is_open = False
 
 
+def test_compiled_code_is_loaded_once_for_all_turns_of_a_candidate():
+    spent: list[int] = []
+
+    def refuse(meter: WorkMeter) -> Module:
+        meter.add_compiler()
+        spent.append(meter.spent)
+        raise NoSchedule(Diagnostic("S0201", "nothing"))
+
+    turns = Turns(Candidate("refused", refuse), 1)
+    for _ in range(2):
+        turns.take(WorkMeter(1))
+    assert spent == [LOAD_TIME, 0]
+
+
 def test_what_is_given_up_counts_no_more_work_than_it_had(monkeypatch: pytest.MonkeyPatch):
     module = Module("m", hypercube(3), all_reduce(list(range(8)), 8))
 
