@@ -94,7 +94,7 @@ class ProblemKind:
             ("tacos", is_shared and is_direct),
             ("overlapped", overlaps),
             ("swarm", is_shared and not is_direct and not self.is_one_shot and not self.is_repaired),
-            ("forest", is_shared and decides and not overlaps and (self.is_repaired or not self.is_symmetric)),
+            ("forest", is_shared and decides and not overlaps and not self.is_symmetric),
             ("pccl", not is_shared),
         )
         return tuple(name for name, holds in table if holds)
