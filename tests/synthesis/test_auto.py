@@ -517,12 +517,13 @@ def test_damaged_clusters_are_repaired_before_trees_are_grown():
         assert ProblemKind(module).likely_best == ("symmetric",)
 
 
+@pytest.mark.slow
 def test_trees_are_grown_if_a_repair_is_far_from_the_bound():
     text = """
         import std.clusters
         import std.collectives
-        topology t = dgx_h100(4) without { link gpu[0, 0] <-> nvswitch[0] }
-        schedule s on t { run all_reduce(t.npus, size: 64MiB, chunks: 2) }
+        topology t = dgx_h100(16) without { link gpu[0, 0] <-> nvswitch[0] }
+        schedule s on t { run all_reduce(t.npus, size: 1GiB, chunks: 4) }
     """
     (request,) = load_program(SourceFile("p", text)).schedules
     module = Module("m", request.network, request.demand, LinkModel.PIPELINED)

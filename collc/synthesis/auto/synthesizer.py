@@ -274,8 +274,8 @@ class _Search:
         if gain <= 0 or others_plan_each_part or turns.is_spare > best.is_spare:
             return 0
         share = min(Fraction(1), GROWTH**2 * gain)
-        is_far = GROWTH * gain >= 1 and not self.module.network.has_endpoints
-        may_lead = turns is best or (turns.built is None and turns.candidate.ahead > (0 if is_far else 1))
+        is_poor = GROWTH * gain >= 1 and not self.module.network.has_endpoints
+        may_lead = turns is best or (turns.built is None and turns.candidate.ahead > (0 if is_poor else 1))
         spare *= GROWTH**2 if more and may_lead and share == 1 else 1
         return best.useful + int(share * (2 * best.useful + spare)) + self.in_vain - self.spent
 
