@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from collc.kernels.row_heap import pop_row, push_row
+from collc.kernels.row_heap import lift, pop_row, push_row
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 Fields = TypeVar("Fields", bound=tuple[Any, ...])
@@ -132,8 +132,8 @@ def without_references(function: Kernel) -> Kernel:
     return function
 
 
-without_references(push_row)
-without_references(pop_row)
+for _each in (lift, push_row, pop_row):
+    without_references(_each)
 
 
 @cache

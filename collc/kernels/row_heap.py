@@ -12,10 +12,8 @@ from collc.ten.arrays import Int64Array
 Row = tuple[int, int, int]
 
 
-def push_row(heap: Int64Array, entry: Row) -> None:
-    """Adds an entry."""
-    place = heap[0, 0] + 1
-    heap[0, 0] = place
+def lift(heap: Int64Array, place: int, entry: Row) -> None:
+    """Puts an entry at a free place, or above it, so that no greater one is above it."""
     while place > 1:
         above = place >> 1
         if (heap[above, 0], heap[above, 1], heap[above, 2]) <= entry:
@@ -23,6 +21,12 @@ def push_row(heap: Int64Array, entry: Row) -> None:
         heap[place, 0], heap[place, 1], heap[place, 2] = heap[above, 0], heap[above, 1], heap[above, 2]
         place = above
     heap[place, 0], heap[place, 1], heap[place, 2] = entry
+
+
+def push_row(heap: Int64Array, entry: Row) -> None:
+    """Adds an entry."""
+    heap[0, 0] += 1
+    lift(heap, heap[0, 0], entry)
 
 
 def pop_row(heap: Int64Array) -> Row:
@@ -37,13 +41,7 @@ def pop_row(heap: Int64Array) -> Row:
             below += (heap[right, 0], heap[right, 1], heap[right, 2]) < left
         heap[place, 0], heap[place, 1], heap[place, 2] = heap[below, 0], heap[below, 1], heap[below, 2]
         place, below = below, 2 * below
-    while place > 1:
-        above = place >> 1
-        if (heap[above, 0], heap[above, 1], heap[above, 2]) <= last:
-            break
-        heap[place, 0], heap[place, 1], heap[place, 2] = heap[above, 0], heap[above, 1], heap[above, 2]
-        place = above
-    heap[place, 0], heap[place, 1], heap[place, 2] = last
+    lift(heap, place, last)
     return least
 
 

@@ -11,8 +11,9 @@ along shortest paths if all others are given up.
 
 Nothing is tried that could not be shorter: the search ends at the lower bound. From the turn on that finds the first
 schedule, all candidates together take at most three times the work in which the best one was found, and SPARE_WORK;
-less if that is near its bound; the search that leads, and those likely the best that have no schedule yet, GROWTH^2
-times SPARE_WORK. The notes say what was given up.
+less if that is near its bound. After that, the search that leads, and those likely the best that have no schedule yet,
+take up to GROWTH^2 times SPARE_WORK; so do all others on the network as it is if the best schedule is far from its
+bound. The notes say what was given up.
 """
 
 from __future__ import annotations
@@ -210,7 +211,8 @@ class _Search:
             if self.best is None:
                 self.in_vain = self.spent
             turns.take(meter)
-            self.spent += meter.spent if meter.most is None else min(meter.spent, meter.most)  # no more was done
+            assert meter.most is not None
+            self.spent += min(meter.spent, meter.most)  # no more was done
             self.effort.progress(1.0, f"auto: {name} after {monotonic() - began:.1f} s")
         in_vain = {turns.candidate.name: turns.in_vain for turns in self._turns if turns.in_vain}
         last.note(demand, {turns.candidate.name: turns.time for turns in self._turns if turns.built}, in_vain)
